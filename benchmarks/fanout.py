@@ -1,10 +1,11 @@
 """How much time and CPU the graph adds to the model's own, over a map-reduce of M extractions and one reduction.
 
-The model is a server of fixed latency L on loopback, in a process of its own, so that the ideal is 2 L however many
-extractions and questions there are, the limit on calls in flight lifted. Beside BriefContext stands a bare LangGraph
-graph of the same shape: documents that are there, M branches that each call the same ChatOpenAI with a prompt of the
-same documents, and a call over what they said; no grounding, no limits, no retries, no answer. CPU time is this
-process's alone.
+The model is a server of fixed latency L on loopback, in a process of its own, so that the ideal is
+2 L however many extractions and questions there are, the limit on calls in flight lifted. Beside
+BriefContext stands a bare LangGraph
+graph of the same shape: documents that are there, M branches that each call the same ChatOpenAI
+with a prompt of the same documents, and a call over what they said; no grounding, no limits, no
+retries, no answer. CPU time is this process's alone.
 
     python benchmarks/fanout.py [--latency 0.2] [--repeat 3] [--questions 1 8 64] [--partitions 4 8 16] [--json FILE]
 """
@@ -47,7 +48,9 @@ def serve(listener: socket.socket, latency: float) -> None:
                 asked = json.loads(await reader.readexactly(int(length[1]) if length else 0))
                 await asyncio.sleep(latency)
                 body = json.dumps(_completion(asked)).encode()
-                writer.write(b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: ")
+                writer.write(
+                    b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: "
+                )
                 writer.write(b"%d\r\n\r\n%s" % (len(body), body))
         writer.close()
 
@@ -63,14 +66,22 @@ def _completion(asked: dict[str, Any]) -> dict[str, Any]:
     found = KEY.search(messages[-1]["content"])
     key = (found[1] or found[2]) if found else ""
     quote = {"key": key, "quote": "Aspirin was studied in group"}
-    record = {"relevant": True, "quotes": [quote], "finding": "So it is.", "choice": None, "confidence": 0.9}
+    record = {
+        "relevant": True,
+        "quotes": [quote],
+        "finding": "So it is.",
+        "choice": None,
+        "confidence": 0.9,
+    }
     text = json.dumps(record) if "JSON" in messages[0]["content"] else f"So it is [{key}]."
     return {
         "id": "1",
         "object": "chat.completion",
         "created": 0,
         "model": asked["model"],
-        "choices": [{"index": 0, "message": {"role": "assistant", "content": text}, "finish_reason": "stop"}],
+        "choices": [
+            {"index": 0, "message": {"role": "assistant", "content": text}, "finish_reason": "stop"}
+        ],
         "usage": {"prompt_tokens": 100, "completion_tokens": 10, "total_tokens": 110},
     }
 
@@ -91,18 +102,26 @@ def bare_graph(chat: ChatOpenAI, documents: list[Document]) -> Any:
     def send(state: _Bare) -> list[Send]:
         found, size = state["documents"], DOCUMENTS_A_PARTITION
         return [
-            Send("extract", {"question": state["question"], "documents": found[start : start + size]})
+            Send(
+                "extract", {"question": state["question"], "documents": found[start : start + size]}
+            )
             for start in range(0, len(found), size)
         ]
 
     async def extract(branch: _Bare) -> dict[str, Any]:
-        text = "\n".join(f'<document key="{d.id}">\n{d.page_content}\n</document>' for d in branch["documents"])
-        reply = await chat.ainvoke([("system", "Copy out, as JSON."), ("user", f"{branch['question']}\n{text}")])
+        text = "\n".join(
+            f'<document key="{d.id}">\n{d.page_content}\n</document>' for d in branch["documents"]
+        )
+        reply = await chat.ainvoke(
+            [("system", "Copy out, as JSON."), ("user", f"{branch['question']}\n{text}")]
+        )
         return {"findings": [reply.text]}
 
     async def reduce(state: _Bare) -> dict[str, Any]:
         text = "\n".join(state["findings"])
-        reply = await chat.ainvoke([("system", "Answer."), ("user", f"{state['question']}\n{text}")])
+        reply = await chat.ainvoke(
+            [("system", "Answer."), ("user", f"{state['question']}\n{text}")]
+        )
         return {"answer": reply.text}
 
     builder: Any = StateGraph(_Bare)
@@ -116,15 +135,19 @@ def bare_graph(chat: ChatOpenAI, documents: list[Document]) -> Any:
     return builder.compile()
 
 
-def measure(runner: asyncio.Runner, url: str, partitions: int, questions: int, *, bare: bool) -> tuple[float, float]:
+def measure(
+    runner: asyncio.Runner, url: str, partitions: int, questions: int, *, bare: bool
+) -> tuple[float, float]:
     """Return the seconds and CPU seconds that `questions` at once take, each with `partitions` extractions."""
     documents = [
         Document(id=f"d{place}", page_content=f"Aspirin was studied in group {place}.")
         for place in range(partitions * DOCUMENTS_A_PARTITION)
     ]
-    asked: list[Any] = [{"question": f"What was studied ({number})?"} for number in range(questions)]
-    # LangChain shares a client between models of one address, and its connections belong to one event loop: the bare
-    # graph's is this one, while ours calls models on its own.
+    asked: list[Any] = [
+        {"question": f"What was studied ({number})?"} for number in range(questions)
+    ]
+    # LangChain shares a client between models of one address, and its connections belong to one
+    # event loop: the bare graph's is this one, while ours calls models on its own.
     address = f"{url}/{'bare' if bare else 'ours'}"
     chat = ChatOpenAI(model="fixed-latency", base_url=address, api_key="none", max_retries=0)
 
@@ -154,16 +177,25 @@ def main() -> None:
     """Measure, print the table, and write the figures."""
     parser = options(__doc__, "--json")
     parser.add_argument("--latency", type=float, default=0.2, help="seconds for one call")
-    parser.add_argument("--repeat", type=int, default=3, help="runs of each case; the median counts")
-    parser.add_argument("--questions", type=int, nargs="+", default=[1, 8, 64], help="questions at once")
-    parser.add_argument("--partitions", type=int, nargs="+", default=[4, 8, 16], help="extractions of a question")
+    parser.add_argument(
+        "--repeat", type=int, default=3, help="runs of each case; the median counts"
+    )
+    parser.add_argument(
+        "--questions", type=int, nargs="+", default=[1, 8, 64], help="questions at once"
+    )
+    parser.add_argument(
+        "--partitions", type=int, nargs="+", default=[4, 8, 16], help="extractions of a question"
+    )
     arguments = parser.parse_args()
 
     listener = socket.create_server(("127.0.0.1", 0), backlog=4096)
-    # Its connections inherit it. Without, a reply's body waits 40 ms until the client has acknowledged the head.
+    # Its connections inherit it. Without, a reply's body waits 40 ms until the client has
+    # acknowledged the head.
     listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     url = f"http://127.0.0.1:{listener.getsockname()[1]}"
-    server = multiprocessing.get_context("fork").Process(target=serve, args=[listener, arguments.latency], daemon=True)
+    server = multiprocessing.get_context("fork").Process(
+        target=serve, args=[listener, arguments.latency], daemon=True
+    )
     server.start()
     with asyncio.Runner() as runner:
         for bare in (True, False):
@@ -171,17 +203,29 @@ def main() -> None:
         rows = []
         for questions, partitions in product(arguments.questions, arguments.partitions):
             ideal, calls = 2 * arguments.latency, questions * (partitions + 1)
-            row: dict[str, Any] = {"questions": questions, "partitions": partitions, "calls": calls, "ideal_s": ideal}
+            row: dict[str, Any] = {
+                "questions": questions,
+                "partitions": partitions,
+                "calls": calls,
+                "ideal_s": ideal,
+            }
             for name in ("bare", "ours"):
                 runs = [
-                    measure(runner, url, partitions, questions, bare=name == "bare") for _ in range(arguments.repeat)
+                    measure(runner, url, partitions, questions, bare=name == "bare")
+                    for _ in range(arguments.repeat)
                 ]
                 row[f"{name}_s"] = statistics.median(seconds for seconds, _ in runs)
                 row[f"{name} / ideal"] = row[f"{name}_s"] / ideal
-                row[f"{name}_cpu_ms_a_call"] = statistics.median(cpu for _, cpu in runs) / calls * 1000
+                row[f"{name}_cpu_ms_a_call"] = (
+                    statistics.median(cpu for _, cpu in runs) / calls * 1000
+                )
             rows.append(row | {"CPU ratio": row["ours_cpu_ms_a_call"] / row["bare_cpu_ms_a_call"]})
     server.terminate()
-    show(f"Wall time over the ideal and CPU time a call, L = {arguments.latency * 1000:.0f} ms", rows, form=".2f")
+    show(
+        f"Wall time over the ideal and CPU time a call, L = {arguments.latency * 1000:.0f} ms",
+        rows,
+        form=".2f",
+    )
     write(arguments.json, {"latency_s": arguments.latency, "rows": rows})
 
 

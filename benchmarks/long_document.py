@@ -1,8 +1,9 @@
 """How well questions on one long document are answered from it: Evidence Inference's annotated trial reports.
 
-For each question: whether a chunk that was retrieved holds an annotated span (chunk hit), whether the first
-excerpt of the passage reader overlaps one (hit@1), whether one of its excerpts does (hit@4), and whether the
-reader abstains, although each of these documents answers its questions (wrong abstention).
+For each question: whether a chunk that was retrieved holds an annotated span (chunk hit), whether
+the first excerpt of the passage reader overlaps one (hit@1), whether one of its excerpts does
+(hit@4), and whether the reader abstains, although each of these documents answers its questions
+(wrong abstention).
 
     python benchmarks/long_document.py [--data ../shared/data] [--documents 30] [--methods dense hybrid] [--json FILE]
 """
@@ -56,13 +57,18 @@ def main() -> None:
         shares = (sum(hit) / len(hits) for hit in zip(*hits, strict=True))
         rows.append({"method": method, **dict(zip(MEASURES, shares, strict=True))})
     asked_of_all = len(next(iter(found.values())))
-    show(f"{len(documents)} documents, {asked_of_all} questions, {time.monotonic() - began:.0f} s", rows)
+    show(
+        f"{len(documents)} documents, {asked_of_all} questions, {time.monotonic() - began:.0f} s",
+        rows,
+    )
     write(asked.json, rows)
 
 
 def _measured(graph: Any, retriever: RankingRetriever, question: dict[str, Any]) -> list[bool]:
     """What came of a question, by `MEASURES`."""
-    answer = graph.invoke({"question": question["question"]}, context=Settings(route="order_preserving"))["answer"]
+    answer = graph.invoke(
+        {"question": question["question"]}, context=Settings(route="order_preserving")
+    )["answer"]
     spans = [(span["start"], span["end"]) for span in question["evidence"]]
     chunks = {str(chunk.id): chunk.metadata for chunk in retriever.invoke(question["question"])}
     places = {}

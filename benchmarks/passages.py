@@ -12,9 +12,9 @@ Passages of BioASQ, PubMedQA and other collections are searched by hybrid search
 - drugs: side effects of 30 invented drugs, of which the base has side effects of the other half
   only: other = the share of questions that show a passage about another drug.
 
-Half of the questions, by their ids, are for fitting (tuned); figures to quote are those of the other
-half (held out). With `--fit`, the weights of the passage ranker are fitted on the tuned half, at
-four sizes of the base, and written.
+Half of the questions, by their ids, are for fitting (tuned); figures to quote are those of the
+other half (held out). With `--fit`, the weights of the passage ranker are fitted on the tuned half,
+at four sizes of the base, and written.
 
     python benchmarks/passages.py [--data ../shared/data] [--encoder e5] [--distractors 9583]
         [--questions 800] [--cache DIR] [--fit] [--json FILE]
@@ -73,10 +73,14 @@ class WithoutGold(RankingRetriever):
     def term_statistics(self) -> TermStatistics | None:
         return self.retriever.term_statistics
 
-    def _search(self, query: str, k: int, filters: Filters, config: RunnableConfig) -> list[Document]:
+    def _search(
+        self, query: str, k: int, filters: Filters, config: RunnableConfig
+    ) -> list[Document]:
         left_out = self.left_out[query]
         found = self.retriever.invoke(query, k=k + len(left_out), filters=filters)
-        return [document for document in found if document.metadata["source_id"] not in left_out][:k]
+        return [document for document in found if document.metadata["source_id"] not in left_out][
+            :k
+        ]
 
 
 def half_of(id: str) -> str:
@@ -86,17 +90,25 @@ def half_of(id: str) -> str:
 
 def without_gold(retriever: RankingRetriever, questions: Iterable[Question]) -> WithoutGold:
     """The retriever, as if the base lacked the articles that answer each question."""
-    return WithoutGold(retriever=retriever, left_out={question.text: question.gold for question in questions})
+    return WithoutGold(
+        retriever=retriever, left_out={question.text: question.gold for question in questions}
+    )
 
 
-def outcomes(retriever: RankingRetriever, reader: PassageReader, questions: Sequence[Question]) -> list[Row]:
+def outcomes(
+    retriever: RankingRetriever, reader: PassageReader, questions: Sequence[Question]
+) -> list[Row]:
     """The measures of each question's answer, by name."""
     graph = build_graph(reader=reader, retriever=retriever)
     rows: list[Row] = []
     for question in questions:
         state = graph.invoke({"question": question.text}, output_keys=["answer", "ranking"])
-        cited = [citation["source_id"] in question.gold for citation in state["answer"]["citations"]]
-        found = any(document.metadata["source_id"] in question.gold for document in state["ranking"])
+        cited = [
+            citation["source_id"] in question.gold for citation in state["answer"]["citations"]
+        ]
+        found = any(
+            document.metadata["source_id"] in question.gold for document in state["ranking"]
+        )
         row: Row = {"refused": state["answer"]["abstained"], "found": found, "passages": len(cited)}
         if cited:
             row |= {"first": cited[0], "cited": statistics.fmean(cited)}
@@ -109,7 +121,9 @@ def outcomes(retriever: RankingRetriever, reader: PassageReader, questions: Sequ
 def means(group: str, documents: str, rows: Sequence[Row]) -> Row:
     """The mean of each measure over the questions that have it."""
     names = dict.fromkeys(name for row in rows for name in row)
-    averages = {name: statistics.fmean(float(row[name]) for row in rows if name in row) for name in names}
+    averages = {
+        name: statistics.fmean(float(row[name]) for row in rows if name in row) for name in names
+    }
     return {"questions on": group, "documents": documents, "n": len(rows)} | averages
 
 
@@ -117,15 +131,24 @@ def on_bases(group: str, bases: Iterable[Base]) -> list[Row]:
     """Ask with the answering articles in the base and without them, held-out questions last."""
     parts: dict[tuple[str, str], list[Row]] = {}
     for retriever, reader, questions in bases:
-        for documents, searched in (("all", retriever), ("gold out", without_gold(retriever, questions))):
+        for documents, searched in (
+            ("all", retriever),
+            ("gold out", without_gold(retriever, questions)),
+        ):
             for half in HALVES:
                 some = [question for question in questions if half_of(question.id) == half]
                 parts.setdefault((half, documents), []).extend(outcomes(searched, reader, some))
-    return [{"half": half} | means(group, documents, rows) for (half, documents), rows in sorted(parts.items()) if rows]
+    return [
+        {"half": half} | means(group, documents, rows)
+        for (half, documents), rows in sorted(parts.items())
+        if rows
+    ]
 
 
 @contextmanager
-def opened(folder: Path, passages: Sequence[Document], questions: list[Question], encoder: Any) -> Iterator[Base]:
+def opened(
+    folder: Path, passages: Sequence[Document], questions: list[Question], encoder: Any
+) -> Iterator[Base]:
     """A base over passages, with its retriever and its reader, while it is open."""
     build_knowledge_base(passages, folder, encoder=encoder)
     with KnowledgeBase.open(folder, encoder=encoder) as base:
@@ -157,23 +180,34 @@ def fit(bases: Sequence[Base], encoder_name: str) -> None:
         fitted.setdefault(name, fitted[OTHER_ENCODER])
         examples, labels, by_question = [], [], []
         for place, (retriever, _, questions) in enumerate(bases):
-            ranker = PassageRanker(retriever.term_statistics, name if name != OTHER_ENCODER else None)
+            ranker = PassageRanker(
+                retriever.term_statistics, name if name != OTHER_ENCODER else None
+            )
             tuned = [question for question in questions if half_of(question.id) == HALVES[0]]
             for searched in (retriever, without_gold(retriever, tuned)):
                 for question in tuned:
                     documents = searched.invoke(question.text)
                     features, specific = ranker.features(question.text, documents)
-                    gold = np.array([document.metadata["source_id"] in question.gold for document in documents])
+                    gold = np.array(
+                        [document.metadata["source_id"] in question.gold for document in documents]
+                    )
                     examples.append(features[specific])
                     labels.append(gold[specific])
                     if place == 0 and gold.any():
                         by_question.append(features[specific])
-        model = LogisticRegression(C=1e6, max_iter=10_000).fit(np.concatenate(examples), np.concatenate(labels))
-        best = [model.decision_function(some).max() if len(some) else -np.inf for some in by_question]
+        model = LogisticRegression(C=1e6, max_iter=10_000).fit(
+            np.concatenate(examples), np.concatenate(labels)
+        )
+        best = [
+            model.decision_function(some).max() if len(some) else -np.inf for some in by_question
+        ]
         odds = np.sort(best)[int(WRONG * len(best))]
         fitted[name] = {
             "intercept": round(float(model.intercept_[0]), 3),
-            **{feature: round(float(weight), 3) for feature, weight in zip(FEATURES, model.coef_[0], strict=True)},
+            **{
+                feature: round(float(weight), 3)
+                for feature, weight in zip(FEATURES, model.coef_[0], strict=True)
+            },
             "threshold": round(float(1 / (1 + np.exp(-odds))), 3),
         }
     WEIGHTS.write_text(json.dumps(fitted, indent=2) + "\n")
@@ -186,8 +220,29 @@ def drugs(n_without: int = 30, n_with: int = 10) -> tuple[list[Document], list[Q
     The gold of a question is all that is about its drug.
     """
     rng = random.Random(0)
-    syllables = ["zor", "tel", "qui", "bran", "oxa", "mir", "kel", "dov", "fen", "lar", "nep", "pul", "sil", "tro"]
-    illnesses = ["chronic migraine", "atrial fibrillation", "plaque psoriasis", "type 2 diabetes", "osteoporosis"]
+    syllables = [
+        "zor",
+        "tel",
+        "qui",
+        "bran",
+        "oxa",
+        "mir",
+        "kel",
+        "dov",
+        "fen",
+        "lar",
+        "nep",
+        "pul",
+        "sil",
+        "tro",
+    ]
+    illnesses = [
+        "chronic migraine",
+        "atrial fibrillation",
+        "plaque psoriasis",
+        "type 2 diabetes",
+        "osteoporosis",
+    ]
     names = [
         "".join(rng.sample(syllables, 2)) + rng.choice(["vanib", "lumab", "prazole", "statin"])
         for _ in range(n_without + n_with)
@@ -197,14 +252,16 @@ def drugs(n_without: int = 30, n_with: int = 10) -> tuple[list[Document], list[Q
         drug, illness = name.capitalize(), rng.choice(illnesses)
         texts = {
             f"{drug} for {illness}": f"{drug} is approved for adults with {illness} who did not respond to the first "
-            f"treatment. In two trials {name} reduced symptoms within twelve weeks compared with placebo.",
+            f"treatment. In two trials {name} reduced symptoms within twelve weeks compared with "
+            f"placebo.",
             f"Dose of {name}": f"The usual dose of {name} is {rng.choice([5, 10, 50])} mg once a day with food.",
             f"Mechanism of {name}": f"{drug} binds to its receptor and blocks the signal. Its half-life is 14 hours.",
             f"{drug} in pregnancy": f"There are no studies of {name} in pregnant women.",
         }
         if place >= n_without:
             texts[f"Safety of {name}"] = (
-                f"Common side effects of {name} are nausea and dizziness. Serious adverse events occurred in 3% of "
+                f"Common side effects of {name} are nausea and dizziness. Serious adverse events "
+                f"occurred in 3% of "
                 f"the patients who took {name}."
             )
         ids = [f"{name}-{number}" for number in range(len(texts))]
@@ -213,7 +270,9 @@ def drugs(n_without: int = 30, n_with: int = 10) -> tuple[list[Document], list[Q
             for id, (title, text) in zip(ids, texts.items(), strict=True)
         ]
         if place < n_without:
-            ask = rng.choice(["What are the side effects of {}?", "Which side effects does {} have?"])
+            ask = rng.choice(
+                ["What are the side effects of {}?", "Which side effects does {} have?"]
+            )
             questions.append(Question(name, ask.format(name), frozenset(ids)))
     return passages, questions
 
@@ -232,11 +291,15 @@ def on_drugs(folder: Path, encoder: Any) -> Row:
 
 def on_demo(others: Iterable[Question]) -> list[Row]:
     """Ask the demo's questions, of which some have no answer in its base, and others, of which next to none has."""
-    own = [Question(row["id"], row["question"], frozenset(row["gold_ids"])) for row in demo_questions()]
+    own = [
+        Question(row["id"], row["question"], frozenset(row["gold_ids"])) for row in demo_questions()
+    ]
     asked = {
         ("demo", "all"): [question for question in own if question.gold],
         ("demo", "no answer"): [question for question in own if not question.gold],
-        ("BioASQ and PubMedQA", "demo"): [Question(each.id, each.text, frozenset()) for each in others],
+        ("BioASQ and PubMedQA", "demo"): [
+            Question(each.id, each.text, frozenset()) for each in others
+        ],
     }
     with KnowledgeBase.open("demo") as base:
         retriever = retriever_over(base, "hybrid")
@@ -254,22 +317,34 @@ def measure(given: Any, work: Path) -> list[Row]:
     for group in ("BioASQ", "PubMedQA"):
         questions = read_questions(given.data, group.lower())
         # Neighbours in the file are of one year's batch.
-        asked[group] = sorted(questions, key=lambda question: zlib.crc32(question.text.encode()))[: given.questions]
+        asked[group] = sorted(questions, key=lambda question: zlib.crc32(question.text.encode()))[
+            : given.questions
+        ]
     everything = [question for questions in asked.values() for question in questions]
     with ExitStack() as stack:
         whole = stack.enter_context(opened(work / "whole", passages, everything, encoder))
         tiny, small, middle = (
             [
                 stack.enter_context(opened(work / f"{size}-{place}", held, some, encoder))
-                for place, (held, some) in enumerate(sampled(size, n, passages, asked["BioASQ"][:300]))
+                for place, (held, some) in enumerate(
+                    sampled(size, n, passages, asked["BioASQ"][:300])
+                )
             ]
-            for size, n in ((TINY, TINY_QUESTIONS), (SMALL, SMALL_QUESTIONS), (MIDDLE, MIDDLE_QUESTIONS))
+            for size, n in (
+                (TINY, TINY_QUESTIONS),
+                (SMALL, SMALL_QUESTIONS),
+                (MIDDLE, MIDDLE_QUESTIONS),
+            )
         )
         if given.fit:
             fit([whole, *middle, *small, *tiny], encoder.name)
             return []
         retriever, reader, _ = whole
-        rows = [row for group, some in asked.items() for row in on_bases(group, [(retriever, reader, some)])]
+        rows = [
+            row
+            for group, some in asked.items()
+            for row in on_bases(group, [(retriever, reader, some)])
+        ]
         rows += on_bases(f"BioASQ, {MIDDLE:,} passages", middle)
         rows += on_bases(f"BioASQ, {SMALL} passages", small)
         rows += on_bases(f"BioASQ, {TINY} passages", tiny)
@@ -280,8 +355,12 @@ def main() -> None:
     """Measure, print the table, and write the figures; or fit the weights."""
     parser = options(__doc__, "--data", "--cache", "--json")
     parser.add_argument("--encoder", default="e5", help="%(default)s")
-    parser.add_argument("--questions", type=int, default=800, help="of BioASQ and of PubMedQA: %(default)s")
-    parser.add_argument("--distractors", type=int, default=9583, help="abstracts of other collections: %(default)s")
+    parser.add_argument(
+        "--questions", type=int, default=800, help="of BioASQ and of PubMedQA: %(default)s"
+    )
+    parser.add_argument(
+        "--distractors", type=int, default=9583, help="abstracts of other collections: %(default)s"
+    )
     parser.add_argument("--fit", action="store_true", help="fit the weights and write them")
     given = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="passages-") as folder:

@@ -6,10 +6,12 @@ another. The shipped signals were chosen with all of these questions and BioASQ'
 list, summary) in sight; coefficients, regularisation and thresholds never see the questions that
 they are measured on. So these figures flatter a little.
 
-- which ranking: hybrid search's 16 documents, whose fused or dense order is compared with BM25's, and
+- which ranking: hybrid search's 16 documents, whose fused or dense order is compared with BM25's,
+  and
   the dense ranking's 16, at each overlap that three documents can have. A key document is misplaced
   below 3 or when it was not retrieved; one call = the share of questions whose rankings agree.
-- nested: IoU and calibrated on the same questions, the calibrated one by nested cross-validation; positives are key
+- nested: IoU and calibrated on the same questions, the calibrated one by nested cross-validation;
+  positives are key
   documents ranked below 3 (which a map can repair), or those and the ones that were not retrieved.
 - promised and reached: how often the recall of new questions reaches the target, in simulation.
 - transfer: fitted on one data set and measured on another.
@@ -39,8 +41,17 @@ from briefcontext.errors import InputError
 from briefcontext.evaluation.data_sets.data_set import Item
 from briefcontext.evaluation.experiments.preflight import measured
 from briefcontext.evaluation.experiments.preflight_report import decisions_table
-from briefcontext.evaluation.statistics.calibrate import CONFIDENCE, calibrate, recall_threshold, tune
-from briefcontext.evaluation.statistics.labelled import LabelledQuestions, count_decisions, label_questions
+from briefcontext.evaluation.statistics.calibrate import (
+    CONFIDENCE,
+    calibrate,
+    recall_threshold,
+    tune,
+)
+from briefcontext.evaluation.statistics.labelled import (
+    LabelledQuestions,
+    count_decisions,
+    label_questions,
+)
 from briefcontext.evaluation.statistics.tables import with_interval
 from briefcontext.graphs.routing import compare_rankings
 from briefcontext.graphs.settings import Settings
@@ -68,7 +79,14 @@ POSITIVES: tuple[Positive, ...] = ("ranked_below", "misplaced")
 def measure(data: Path, folder: Path | None, work: Path) -> dict[str, list[Row]]:
     """All tables by their titles."""
     items = [
-        Item(asked.id, asked.text, {}, (), tuple(sorted(asked.gold)), group=f"{name}-{asked.kind}".rstrip("-"))
+        Item(
+            asked.id,
+            asked.text,
+            {},
+            (),
+            tuple(sorted(asked.gold)),
+            group=f"{name}-{asked.kind}".rstrip("-"),
+        )
         for name in ("bioasq", "pubmedqa")
         for asked in read_questions(data, name)
     ]
@@ -106,7 +124,10 @@ def which_ranking(data: Path, name: str, cache: Path, work: Path) -> list[Row]:
     asked = [question for question in read_questions(data, "bioasq") if question.kind == "yesno"]
     asked += read_questions(data, "pubmedqa")
     encoder.encode_queries([question.text for question in asked])
-    orders: dict[str, Callable[[Sequence[Document]], Sequence[Document]]] = {"fused": list, "dense": dense_order}
+    orders: dict[str, Callable[[Sequence[Document]], Sequence[Document]]] = {
+        "fused": list,
+        "dense": dense_order,
+    }
     found: dict[tuple[str, str], list[tuple[float, bool]]] = {}
     with KnowledgeBase.open(work / name, encoder=encoder) as base:  # type: ignore[arg-type]
         for method, question in product(("hybrid", "dense"), asked):
@@ -120,7 +141,10 @@ def which_ranking(data: Path, name: str, cache: Path, work: Path) -> list[Row]:
                 found.setdefault((method, order), []).append((overlap, not any(ranks[:3])))
     rows: list[Row] = []
     for (method, order), pairs in found.items():
-        overlaps, misplaced = np.array([pair[0] for pair in pairs]), np.array([pair[1] for pair in pairs])
+        overlaps, misplaced = (
+            np.array([pair[0] for pair in pairs]),
+            np.array([pair[1] for pair in pairs]),
+        )
         if (method, order) == ("dense", "fused"):
             continue
         rows += [
@@ -148,15 +172,20 @@ def nested(base: KnowledgeBase, at: dict[int, LabelledQuestions]) -> list[Row]:
             _, (run, *_), own = calibrate(labelled, base.manifest, TARGETS[-1], positive=positive)
         summary = measured(labelled, run, own, positive=positive, seed=0)
         table = decisions_table({"calibrated_reason": None, **summary})
-        rows += [{"fitted to": positive, **dict(zip(table.columns, row, strict=True))} for row in table.rows]
+        rows += [
+            {"fitted to": positive, **dict(zip(table.columns, row, strict=True))}
+            for row in table.rows
+        ]
     return rows
 
 
-def promises(labelled: LabelledQuestions, *, fits: int = 200, n: int = 600, fresh: int = 20_000) -> list[Row]:
+def promises(
+    labelled: LabelledQuestions, *, fits: int = 200, n: int = 600, fresh: int = 20_000
+) -> list[Row]:
     """Fit on simulated questions, and count how often the true recall of new ones reaches the target.
 
-    The signals of either label are drawn from a normal distribution with the mean and covariance that they have among
-    the labelled questions.
+    The signals of either label are drawn from a normal distribution with the mean and covariance
+    that they have among the labelled questions.
     """
     values, labels = labelled.signals, labelled.misplaced
     with_label = {label: values[labels == label] for label in (True, False)}
@@ -178,7 +207,9 @@ def promises(labelled: LabelledQuestions, *, fits: int = 200, n: int = 600, fres
     ]  # fmt: skip
 
 
-def transfer(pairs: Sequence[tuple[str, LabelledQuestions, str, LabelledQuestions]], target: float) -> list[Row]:
+def transfer(
+    pairs: Sequence[tuple[str, LabelledQuestions, str, LabelledQuestions]], target: float
+) -> list[Row]:
     """Fit and choose the threshold on some questions, and decide on others."""
     rows = []
     for fitted_on, inside, tested_on, outside in pairs:
@@ -188,9 +219,16 @@ def transfer(pairs: Sequence[tuple[str, LabelledQuestions, str, LabelledQuestion
         counted = count_decisions(outside.misplaced, log_odds >= threshold)
         rows.append(
             {
-                **{"fitted on": fitted_on, "misplaced": int(inside.misplaced.sum()), "tested on": tested_on},
+                **{
+                    "fitted on": fitted_on,
+                    "misplaced": int(inside.misplaced.sum()),
+                    "tested on": tested_on,
+                },
                 **{"n": len(outside.questions), "positive": int(outside.misplaced.sum())},
-                **{share: with_interval(counted[share], *counted[f"{share}_interval"]) for share in _SHARES},
+                **{
+                    share: with_interval(counted[share], *counted[f"{share}_interval"])
+                    for share in _SHARES
+                },
                 **{"precision": counted["precision"], "skip": counted["skip_share"]},
                 "auc": float(roc_auc_score(outside.misplaced, log_odds)),
             }
@@ -198,21 +236,29 @@ def transfer(pairs: Sequence[tuple[str, LabelledQuestions, str, LabelledQuestion
     return rows
 
 
-def latency(base: KnowledgeBase, questions: Sequence[str], calibration: Calibration, ks: Sequence[int]) -> list[Row]:
+def latency(
+    base: KnowledgeBase, questions: Sequence[str], calibration: Calibration, ks: Sequence[int]
+) -> list[Row]:
     """Milliseconds of the preflight, from documents that are retrieved to the decision."""
     vectors = base.encoder.encode_queries(list(questions))
     statistics, settings = base.term_statistics, Settings()
 
     def overlap(question: str, documents: Sequence[Document]) -> object:
-        return compare_rankings(documents, BM25Pool(documents, statistics).scores(question), settings)
+        return compare_rankings(
+            documents, BM25Pool(documents, statistics).scores(question), settings
+        )
 
     def calibrated(question: str, documents: Sequence[Document]) -> object:
         rankings = TwoRankings.of(question, documents, statistics)
-        return compare_rankings(documents, rankings.bm25.tolist(), settings), calibration.predict(rankings)
+        return compare_rankings(documents, rankings.bm25.tolist(), settings), calibration.predict(
+            rankings
+        )
 
     rows = []
     for k in ks:
-        asked = list(zip(questions, (base.search_by_vector(vector, k) for vector in vectors), strict=True))
+        asked = list(
+            zip(questions, (base.search_by_vector(vector, k) for vector in vectors), strict=True)
+        )
         for name, decide in (("IoU", overlap), ("calibrated", calibrated)):
             decide(*asked[0])
             rows.append({"k": k, "preflight": name, **timed(decide, asked)[0]})
@@ -222,13 +268,23 @@ def latency(base: KnowledgeBase, questions: Sequence[str], calibration: Calibrat
 def main() -> None:
     """Measure, print the tables, and write the figures."""
     parser = options(__doc__, "--data", "--cache", "--work", "--json")
-    parser.add_argument("--kb", type=Path, help="a knowledge base over those passages, built with minilm")
-    parser.add_argument("--rankings", metavar="ENCODER", help="only measure which ranking to compare, with an encoder")
+    parser.add_argument(
+        "--kb", type=Path, help="a knowledge base over those passages, built with minilm"
+    )
+    parser.add_argument(
+        "--rankings",
+        metavar="ENCODER",
+        help="only measure which ranking to compare, with an encoder",
+    )
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as temporary:
         work = given.work or Path(temporary)
         if given.rankings:
-            report = {"which ranking": which_ranking(given.data, given.rankings, given.cache or work / "cache", work)}
+            report = {
+                "which ranking": which_ranking(
+                    given.data, given.rankings, given.cache or work / "cache", work
+                )
+            }
         else:
             report = measure(given.data, given.kb, work)
     for title, rows in report.items():

@@ -57,7 +57,9 @@ def main() -> None:
     parser = options(__doc__, "--work", "--json")
     parser.add_argument("--records", type=int, default=100_000, help="citations to generate")
     given = parser.parse_args()
-    spent = {step: np.zeros(2) for step in ("download", "parse", "match vectors", "build as a whole")}
+    spent = {
+        step: np.zeros(2) for step in ("download", "parse", "match vectors", "build as a whole")
+    }
     with tempfile.TemporaryDirectory(dir=given.work) as name:
         site, downloads = Path(name) / "site", Path(name) / "downloads"
         bytes_served = write_site(site, given.records)
@@ -112,13 +114,19 @@ def write_site(site: Path, records: int) -> int:
         for text in literature.texts(block):
             pmid = FIRST_PMID + len(pmids)
             pmids.append(str(pmid))
-            parts.append(CITATION.format(pmid=pmid, year=1975 + pmid % 50, text=escape(text), heading=pmid % 100))
+            parts.append(
+                CITATION.format(
+                    pmid=pmid, year=1975 + pmid % 50, text=escape(text), heading=pmid % 100
+                )
+            )
     each = -(-records // 4)
     for number in range(4):
         content = f"<PubmedArticleSet>{''.join(parts[number * each : (number + 1) * each])}</PubmedArticleSet>"
         data, name = gzip.compress(content.encode(), 6), f"pubmed26n{number + 1:04}.xml.gz"
         (site / "baseline" / name).write_bytes(data)
-        (site / "baseline" / f"{name}.md5").write_text(f"MD5({name})= {hashlib.md5(data).hexdigest()}\n")
+        (site / "baseline" / f"{name}.md5").write_text(
+            f"MD5({name})= {hashlib.md5(data).hexdigest()}\n"
+        )
     np.save(site / "vectors" / "embeds_chunk_0.npy", np.concatenate(vectors)[:records])
     (site / "vectors" / "pmids_chunk_0.json").write_text(json.dumps(pmids[:records]))
     assert vectors[0].shape[1] == DIMENSION

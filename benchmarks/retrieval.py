@@ -1,9 +1,11 @@
 """What retrieval finds: dense, BM25 and hybrid, on BioASQ's yes/no questions and on PubMedQA.
 
-Each is asked with and without distractors. hit@k is the share of questions with at least one gold passage among the
-first k; recall@16 is the mean share of a question's gold passages among the first 16.
+Each is asked with and without distractors. hit@k is the share of questions with at least one gold
+passage among the first k; recall@16 is the mean share of a question's gold passages among the first
+16.
 
-How long builds and searches take, and in how much memory, is for `store.py`. In full this encodes some 24,000
+How long builds and searches take, and in how much memory, is for `store.py`. In full this encodes
+some 24,000
 passages: half an hour on two cores with minilm, hours with e5.
 
     python benchmarks/retrieval.py [--data ../shared/data] [--encoder e5] [--cache DIR] [--json FILE]
@@ -28,7 +30,9 @@ METHODS = ("dense", "bm25", "hybrid")
 DEPTHS = (1, 3, 16)
 
 
-def quality(corpora: Sequence[Corpus], distractors: list[Document], encoder: Any, folder: Path) -> list[Row]:
+def quality(
+    corpora: Sequence[Corpus], distractors: list[Document], encoder: Any, folder: Path
+) -> list[Row]:
     """Ask all questions of each corpus, with and without distractors."""
     rows = []
     for alone in corpora:
@@ -39,10 +43,18 @@ def quality(corpora: Sequence[Corpus], distractors: list[Document], encoder: Any
                 for method in METHODS:
                     retriever = retriever_over(base, method)
                     found = [
-                        [passage.id or "" for passage in retriever.invoke(question.text, k=max(DEPTHS))]
+                        [
+                            passage.id or ""
+                            for passage in retriever.invoke(question.text, k=max(DEPTHS))
+                        ]
                         for question in corpus.questions
                     ]
-                    row = {"corpus": corpus.name, "passages": len(base), "questions": len(found), "retriever": method}
+                    row = {
+                        "corpus": corpus.name,
+                        "passages": len(base),
+                        "questions": len(found),
+                        "retriever": method,
+                    }
                     rows.append(row | hits(corpus, found))
     return rows
 
@@ -51,8 +63,13 @@ def hits(corpus: Corpus, found: list[list[str]]) -> Row:
     """The measures of what was found, the ids of passages for each question of a corpus."""
     pairs = [(question.gold, ids) for question, ids in zip(corpus.questions, found, strict=True)]
     return {
-        **{f"hit@{k}": statistics.fmean(not gold.isdisjoint(ids[:k]) for gold, ids in pairs) for k in DEPTHS},
-        "recall@16": statistics.fmean(len(gold.intersection(ids[:16])) / len(gold) for gold, ids in pairs),
+        **{
+            f"hit@{k}": statistics.fmean(not gold.isdisjoint(ids[:k]) for gold, ids in pairs)
+            for k in DEPTHS
+        },
+        "recall@16": statistics.fmean(
+            len(gold.intersection(ids[:16])) / len(gold) for gold, ids in pairs
+        ),
     }
 
 
@@ -61,7 +78,9 @@ def main() -> None:
     parser = options(__doc__, "--data", "--cache", "--json")
     parser.add_argument("--encoder", default="e5", help="%(default)s")
     given = parser.parse_args()
-    bioasq, pubmedqa, distractors = (read(given.data) for read in (read_bioasq, read_pubmedqa, read_distractors))
+    bioasq, pubmedqa, distractors = (
+        read(given.data) for read in (read_bioasq, read_pubmedqa, read_distractors)
+    )
     with tempfile.TemporaryDirectory(prefix="retrieval-") as folder:
         work = Path(folder)
         encoder = CachedEncoder(load_encoder(given.encoder), given.cache or work / "cache")

@@ -36,8 +36,18 @@ def main() -> None:
     rows: list[Row] = []
     base = statistics.median(each["import langgraph"][1] for each in times)
     for name in COMMANDS:
-        wall, cpu, memory = (statistics.median(each[name][place] for each in times) for place in range(3))
-        rows.append({"command": name, "s": wall, "CPU-s": cpu, "of the import's CPU": cpu / base, "MB": memory})
+        wall, cpu, memory = (
+            statistics.median(each[name][place] for each in times) for place in range(3)
+        )
+        rows.append(
+            {
+                "command": name,
+                "s": wall,
+                "CPU-s": cpu,
+                "of the import's CPU": cpu / base,
+                "MB": memory,
+            }
+        )
     show("Start", rows, form=".2f")
     write(given.json, rows)
 
@@ -45,7 +55,9 @@ def main() -> None:
 def run(name: str) -> tuple[float, float, float]:
     """Return a command's seconds, its CPU seconds, and its peak memory in MB."""
     started = time.perf_counter()
-    process = subprocess.Popen([sys.executable, *COMMANDS[name]], stdout=subprocess.DEVNULL, cwd=Path.home())
+    process = subprocess.Popen(
+        [sys.executable, *COMMANDS[name]], stdout=subprocess.DEVNULL, cwd=Path.home()
+    )
     _, status, used = os.wait4(process.pid, 0)
     process.returncode = os.waitstatus_to_exitcode(status)
     if process.returncode:

@@ -1,20 +1,27 @@
 """The store at growing sizes: what it costs to build, to hold, to update and to ask, and what that says for PubMed.
 
-Passages are generated, with ready-made vectors of 768 dimensions and a text as long as an abstract's, in the layout of
-NCBI's MedCPT chunks, and go in as those would: by `open_sources` and `build_knowledge_base`. Each build, each update
-and each round of questions runs in a process of its own.
+Passages are generated, with ready-made vectors of 768 dimensions and a text as long as an
+abstract's, in the layout of NCBI's MedCPT chunks, and go in as those would: by `open_sources` and
+`build_knowledge_base`. Each build, each update and each round of questions runs in a process of its
+own.
 
-- build: seconds and CPU-seconds to write, to train and fill the vector index, and for all other indexes.
-- update: 1,000 records, half of them revised and half new. Readers find them once the update is published; after that
+- build: seconds and CPU-seconds to write, to train and fill the vector index, and for all other
+  indexes.
+- update: 1,000 records, half of them revised and half new. Readers find them once the update is
+  published; after that
   the build still removes what no state needs any more.
-- questions: milliseconds of a search for 16, after the first few; recall is the share of the exact 16 nearest that
-  dense search finds. `a tenth` and `a hundredth` are filters (by year, by MeSH heading) that leave so many passages.
-  Memory is the most that the process had resident, Python and all libraries included.
-- small cache: the same questions, where the cache of indexes is as small for the base as the usual one is for PubMed.
-- law: each figure as a + b * g(n), fitted over the sizes by least squares of the relative error, and what it gives
-  for the 23.9 million abstracts of PubMed. `g` is what the work grows by: rows (n), rows that a vector search looks
-  into (n ** 0.6), or rows times partitions that they are compared with (n ** 1.6). Memory grows until the caches are
-  full.
+- questions: milliseconds of a search for 16, after the first few; recall is the share of the exact
+  16 nearest that
+  dense search finds. `a tenth` and `a hundredth` are filters (by year, by MeSH heading) that leave
+  so many passages. Memory is the most that the process had resident, Python and all libraries
+  included.
+- small cache: the same questions, where the cache of indexes is as small for the base as the usual
+  one is for PubMed.
+- law: each figure as a + b * g(n), fitted over the sizes by least squares of the relative error,
+  and what it gives
+  for the 23.9 million abstracts of PubMed. `g` is what the work grows by: rows (n), rows that a
+  vector search looks into (n ** 0.6), or rows times partitions that they are compared with (n **
+  1.6). Memory grows until the caches are full.
 
     python benchmarks/store.py [--sizes 10000,100000,1000000] [--questions 200] [--work DIR] [--json FILE]
 
@@ -68,7 +75,15 @@ SEARCH_AIMS = {
     "dense: median ms": ((MILLION, 20.0), (4 * MILLION, 60.0), (PUBMED, 250.0)),
     "BM25: median ms": ((MILLION, 30.0), (4 * MILLION, 60.0), (PUBMED, 250.0)),
 }
-WAYS = ("dense", "dense, a tenth", "dense, a hundredth", "BM25", "BM25, a tenth", "BM25, a hundredth", "hybrid")
+WAYS = (
+    "dense",
+    "dense, a tenth",
+    "dense, a hundredth",
+    "BM25",
+    "BM25, a tenth",
+    "BM25, a hundredth",
+    "hybrid",
+)
 SMALL_CACHE = ("dense, small cache", "BM25, small cache", "hybrid, small cache")
 FIGURES = [
     Figure("write, CPU s", ".1f", 1),
@@ -87,9 +102,19 @@ FIGURES = [
     Figure("update: done after, s", ".2f", 1, INDEXED),
     Figure("update: CPU s", ".2f", 1, INDEXED, ((100_000, 5.0),)),
     *(
-        Figure(name, ".1f", 0.6 if way in ("dense", "dense, small cache") else 1, INDEXED, SEARCH_AIMS.get(name, ()))
+        Figure(
+            name,
+            ".1f",
+            0.6 if way in ("dense", "dense, small cache") else 1,
+            INDEXED,
+            SEARCH_AIMS.get(name, ()),
+        )
         for way in (*WAYS, *SMALL_CACHE)
-        for name in ([f"{way}: median ms"] if way in SMALL_CACHE else [f"{way}: {what}" for what in measured.TIMES])
+        for name in (
+            [f"{way}: median ms"]
+            if way in SMALL_CACHE
+            else [f"{way}: {what}" for what in measured.TIMES]
+        )
     ),
 ]
 RECALLS = [f"recall@16, {way}" for way in WAYS if way.startswith("dense")]
@@ -107,9 +132,14 @@ def measure(size: int, questions: list[Question], work: Path) -> Row:
     asked = isolated(measured.ask, folder, questions)
     small = isolated(measured.ask, folder, questions, size / PUBMED)
     wanted = measured.exact(chunks, size, questions)
-    row |= {f"recall@16, {way}": measured.recall(found, wanted[way]) for way, found in asked.pop("found").items()}
+    row |= {
+        f"recall@16, {way}": measured.recall(found, wanted[way])
+        for way, found in asked.pop("found").items()
+    }
     row |= asked | {"memory, small cache, GB": small["memory, GB"]}
-    row |= {f"{way}: median ms": small[f"{way.partition(',')[0]}: median ms"] for way in SMALL_CACHE}
+    row |= {
+        f"{way}: median ms": small[f"{way.partition(',')[0]}: median ms"] for way in SMALL_CACHE
+    }
     write_update(update, size, UPDATED)
     updated = isolated(measured.build, update, folder)
     row["update: published after, s"] = updated["published after, s"]
@@ -126,7 +156,9 @@ def law(figure: Figure, rows: list[Row]) -> Callable[[int], float] | None:
         return None
     values = np.array([row[figure.name] for row in fitting])
     powers = np.array([(row["passages"] / PUBMED) ** figure.grows for row in fitting])
-    terms = np.column_stack([np.ones(len(fitting)), powers]) if figure.grows else powers[:, np.newaxis]
+    terms = (
+        np.column_stack([np.ones(len(fitting)), powers]) if figure.grows else powers[:, np.newaxis]
+    )
     found, _ = nnls(terms / values[:, np.newaxis], np.ones(len(fitting)))
     fixed, growing = (found[0], found[1]) if figure.grows else (found[0], 0.0)
     return lambda size: float(fixed + min(growing * (size / PUBMED) ** figure.grows, figure.most))
@@ -141,12 +173,18 @@ def summary(rows: list[Row]) -> list[dict[str, str]]:
         aims = []
         for size, aim in figure.aims:
             if (value := measured_at.get(size, fitted and fitted(size))) is not None:
-                aims.append(f"{size:,}: <= {aim:g} {'met' if value <= aim else 'MISSED'} ({value:{figure.form}})")
+                aims.append(
+                    f"{size:,}: <= {aim:g} {'met' if value <= aim else 'MISSED'} ({value:{figure.form}})"
+                )
         found.append(
             {
                 "figure": figure.name,
                 **{f"{size:,}": format(value, figure.form) for size, value in measured_at.items()},
-                "law": "" if fitted is None else f"n^{figure.grows:g}" if figure.grows else "constant",
+                "law": ""
+                if fitted is None
+                else f"n^{figure.grows:g}"
+                if figure.grows
+                else "constant",
                 f"{PUBMED:,}*": "" if fitted is None else format(fitted(PUBMED), figure.form),
                 "aim": "; ".join(aims),
             }
@@ -154,15 +192,25 @@ def summary(rows: list[Row]) -> list[dict[str, str]]:
     for name in RECALLS:
         low = min(row[name] for row in rows)
         aim = f">= {LEAST_RECALL:.0%} {'met' if low >= LEAST_RECALL else 'MISSED'}"
-        found.append({"figure": name, **{f"{row['passages']:,}": f"{row[name]:.1%}" for row in rows}, "aim": aim})
+        found.append(
+            {
+                "figure": name,
+                **{f"{row['passages']:,}": f"{row[name]:.1%}" for row in rows},
+                "aim": aim,
+            }
+        )
     return found
 
 
 def main() -> None:
     """Measure, print the tables, and write the figures."""
     parser = options(__doc__, "--work", "--json")
-    parser.add_argument("--sizes", default="10000,100000,1000000", help="passages, with commas: %(default)s")
-    parser.add_argument("--questions", type=int, default=200, help="to each base (default: %(default)s)")
+    parser.add_argument(
+        "--sizes", default="10000,100000,1000000", help="passages, with commas: %(default)s"
+    )
+    parser.add_argument(
+        "--questions", type=int, default=200, help="to each base (default: %(default)s)"
+    )
     given = parser.parse_args()
     if given.work:
         given.work.mkdir(parents=True, exist_ok=True)

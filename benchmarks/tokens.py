@@ -1,9 +1,10 @@
 """How many input tokens a map-reduce reads against one vanilla call over the same documents.
 
-Questions and abstracts are PubMedQA's; the k abstracts nearest to a question are read by both routes, with the
-prompts as they are. A stand-in for the model quotes the sentences that come near the question, up to four from a
-partition, and counts tokens with a WordPiece tokenizer; it does not reason, so no figure here says anything about
-answers. The paper reports 5496.5 input tokens a question for BriefContext and 3066 for vanilla at k = 8: 1.79.
+Questions and abstracts are PubMedQA's; the k abstracts nearest to a question are read by both
+routes, with the prompts as they are. A stand-in for the model quotes the sentences that come near
+the question, up to four from a partition, and counts tokens with a WordPiece tokenizer; it does not
+reason, so no figure here says anything about answers. The paper reports 5496.5 input tokens a
+question for BriefContext and 3066 for vanilla at k = 8: 1.79.
 
 The verification of the answer is counted apart: one more call, which reads each cited passage once.
 
@@ -55,25 +56,39 @@ class QuotingModel(BaseChatModel):
     def _generate(self, messages: list[BaseMessage], *args: Any, **kwargs: Any) -> ChatResult:
         prompt = messages[-1].text
         question = prompt.splitlines()[0].removeprefix("Question: ")
-        text = self._verdicts(prompt) if SENTENCE.search(prompt) else self._written(messages[0].text, question, prompt)
+        text = (
+            self._verdicts(prompt)
+            if SENTENCE.search(prompt)
+            else self._written(messages[0].text, question, prompt)
+        )
         given = sum(self._count(message.text) for message in messages)
         made = self._count(text)
         usage: Any = {"input_tokens": given, "output_tokens": made, "total_tokens": given + made}
-        return ChatResult(generations=[ChatGeneration(message=AIMessage(text, usage_metadata=usage))])
+        return ChatResult(
+            generations=[ChatGeneration(message=AIMessage(text, usage_metadata=usage))]
+        )
 
     def _written(self, instruction: str, question: str, prompt: str) -> str:
         quotes = self._quotes(question, prompt)
         if "JSON" in instruction:
             if not quotes:
                 return json.dumps({"relevant": False})
-            record = {"relevant": True, "quotes": quotes, "finding": quotes[0]["quote"], "choice": None}
+            record = {
+                "relevant": True,
+                "quotes": quotes,
+                "finding": quotes[0]["quote"],
+                "choice": None,
+            }
             return json.dumps(record | {"confidence": 0.8})
         keys = dict.fromkeys([quote["key"] for quote in quotes] or EVIDENCE_KEY.findall(prompt))
         return " ".join(f"So it is [{key}]." for key in keys)
 
     def _verdicts(self, prompt: str) -> str:
         numbers = SENTENCE.findall(prompt)
-        verdicts = [{"sentence": int(number), "verdict": "supported", "difference": ""} for number in numbers]
+        verdicts = [
+            {"sentence": int(number), "verdict": "supported", "difference": ""}
+            for number in numbers
+        ]
         return json.dumps({"verdicts": verdicts})
 
     def _quotes(self, question: str, prompt: str) -> list[dict[str, str]]:
@@ -86,7 +101,9 @@ class QuotingModel(BaseChatModel):
             return []
         sentences = self.encoder.encode_passages([("", quote["quote"]) for quote in found])
         near = sentences @ self.encoder.encode_queries([question])[0]
-        order = [place for place in np.argsort(-near)[:MOST_QUOTES] if near[place] >= LEAST_SIMILARITY]
+        order = [
+            place for place in np.argsort(-near)[:MOST_QUOTES] if near[place] >= LEAST_SIMILARITY
+        ]
         return [found[place] for place in order]
 
     def _count(self, text: str) -> int:
@@ -103,8 +120,13 @@ def measure_tokens(data: Path, most: int, encoder: Any, folder: Path) -> list[Ro
     """Mean tokens of a question, by k and the size of partitions."""
     corpus = read_pubmedqa(data)
     # Nothing but their texts, as the paper has it.
-    documents = [Document(id=d.id, page_content=d.page_content, metadata={"title": ""}) for d in corpus.passages]
-    graph = build_graph(reader=QuotingModel(encoder=encoder), retriever=nearest(documents, encoder, folder))
+    documents = [
+        Document(id=d.id, page_content=d.page_content, metadata={"title": ""})
+        for d in corpus.passages
+    ]
+    graph = build_graph(
+        reader=QuotingModel(encoder=encoder), retriever=nearest(documents, encoder, folder)
+    )
 
     def used(**settings: Any) -> list[Mapping[str, Any]]:
         context = Settings(**settings)
@@ -117,7 +139,12 @@ def measure_tokens(data: Path, most: int, encoder: Any, folder: Path) -> list[Ro
         vanilla = mean(alone, "input_tokens") - mean_of(alone, "verify")
         for size in (2, 4, 8):
             mapped = used(route="map_reduce", top_k=k, partition_size=size)
-            row: Row = {"k": k, "partition": size, "vanilla": vanilla, "verify vanilla": mean_of(alone, "verify")}
+            row: Row = {
+                "k": k,
+                "partition": size,
+                "vanilla": vanilla,
+                "verify vanilla": mean_of(alone, "verify"),
+            }
             row |= {stage: mean_of(mapped, stage) for stage in ("extract", "reduce", "verify")}
             unverified = row["extract"] + row["reduce"]
             row |= {"ratio": unverified / vanilla, "estimated ratio": mean(mapped, "input_ratio")}
@@ -145,9 +172,7 @@ def main() -> None:
         work = Path(folder)
         encoder = CachedEncoder(load_encoder("minilm"), given.cache or work)
         rows = measure_tokens(given.data, given.questions, encoder, work / "base")
-    title = (
-        f"Input tokens a question, {given.questions} PubMedQA questions; the paper's ratio at k = 8: {PAPER_RATIO:.2f}"
-    )
+    title = f"Input tokens a question, {given.questions} PubMedQA questions; the paper's ratio at k = 8: {PAPER_RATIO:.2f}"
     show(title, rows, dict.fromkeys(("ratio", "estimated ratio", "ratio verified"), ".2f"), ",.0f")
     write(given.json, {"questions": given.questions, "paper_ratio_k8": PAPER_RATIO, "rows": rows})
 

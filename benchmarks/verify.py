@@ -1,16 +1,17 @@
 """Checks of claims against their sources, on pairs of SciFact: a claim of experts and the abstract that it cites.
 
-Each claim is verified alone, against its title and abstract, as a sentence of an answer is against what it cites. A
-claim is flagged if it is not judged as supported. Of contradicted claims the more are flagged the better, of supported
-ones the fewer; intervals are Wilson's at 95%. Without --model only the figures of claims are compared, as they are in
-every answer.
+Each claim is verified alone, against its title and abstract, as a sentence of an answer is against
+what it cites. A claim is flagged if it is not judged as supported. Of contradicted claims the more
+are flagged the better, of supported ones the fewer; intervals are Wilson's at 95%. Without --model
+only the figures of claims are compared, as they are in every answer.
 
     python benchmarks/verify.py [--data ../shared/data] [--model NAME] [--pairs N] [--json FILE]
     python benchmarks/verify.py --model NAME --work DIR --batch export
     python benchmarks/verify.py --model NAME --work DIR --batch import --replies FILE
 
-NAME is a chat model as provider:model, or cross-encoder:NAME. With --batch export the requests are written to DIR as a
-provider's batch of OpenAI's form and none is sent; with --batch import the results are read from FILE and measured.
+NAME is a chat model as provider:model, or cross-encoder:NAME. With --batch export the requests are
+written to DIR as a provider's batch of OpenAI's form and none is sent; with --batch import the
+results are read from FILE and measured.
 """
 
 import asyncio
@@ -55,12 +56,20 @@ class FigureCheck:
     name = "figures"
 
     async def averify(
-        self, question: str, claims: Sequence[Claim], passages: dict[str, Passage], budget: CallBudget
+        self,
+        question: str,
+        claims: Sequence[Claim],
+        passages: dict[str, Passage],
+        budget: CallBudget,
     ) -> Verification:
         """Judge by the figures alone."""
         return Verification(
             {
-                claim: Judgement("not_stated" if missing_figures(claim.text, [passages[KEY].document]) else "supported")
+                claim: Judgement(
+                    "not_stated"
+                    if missing_figures(claim.text, [passages[KEY].document])
+                    else "supported"
+                )
                 for claim in claims
             }
         )
@@ -73,10 +82,16 @@ def read_pairs(data: Path, count: int | None) -> list[dict[str, Any]]:
     if count is None:
         return pairs
     random.Random(0).shuffle(pairs)
-    return [pair for label in LABELS for pair in [each for each in pairs if each["label"] == label][:count]]
+    return [
+        pair
+        for label in LABELS
+        for pair in [each for each in pairs if each["label"] == label][:count]
+    ]
 
 
-async def verify_all(verifier: Verifier, pairs: Sequence[dict[str, Any]], budget: CallBudget) -> list[Verification]:
+async def verify_all(
+    verifier: Verifier, pairs: Sequence[dict[str, Any]], budget: CallBudget
+) -> list[Verification]:
     """Verify each claim alone."""
     slots = asyncio.Semaphore(AT_ONCE)
 
@@ -102,8 +117,16 @@ def measure(pairs: Sequence[dict[str, Any]], found: Sequence[Verification]) -> l
         judged = verdicts.total() - verdicts["none"]
         flagged = judged - verdicts["supported"]
         low, high = wilson(flagged, judged) if judged else (0.0, 0.0)
-        row: Row = {"label": label, "n": judged, "flagged": flagged / max(judged, 1), "low": low, "high": high}
-        rows.append(row | {f"as {verdict}": verdicts[verdict] for verdict in (*LABELS, "partly", "none")})
+        row: Row = {
+            "label": label,
+            "n": judged,
+            "flagged": flagged / max(judged, 1),
+            "low": low,
+            "high": high,
+        }
+        rows.append(
+            row | {f"as {verdict}": verdicts[verdict] for verdict in (*LABELS, "partly", "none")}
+        )
     return rows
 
 
@@ -134,10 +157,16 @@ def open_verifier(given: Namespace, batch: Batch | None) -> Verifier:
 def main() -> None:
     """Measure, print the tables, and write the figures."""
     parser = options(__doc__, "--data", "--work", "--json")
-    parser.add_argument("--model", help="provider:model or cross-encoder:NAME; default: figures alone")
+    parser.add_argument(
+        "--model", help="provider:model or cross-encoder:NAME; default: figures alone"
+    )
     parser.add_argument("--pairs", type=int, metavar="N", help="pairs of each label; default: all")
-    parser.add_argument("--batch", choices=("export", "import"), help="write requests, or read results")
-    parser.add_argument("--replies", type=Path, metavar="FILE", help="with --batch import: the results")
+    parser.add_argument(
+        "--batch", choices=("export", "import"), help="write requests, or read results"
+    )
+    parser.add_argument(
+        "--replies", type=Path, metavar="FILE", help="with --batch import: the results"
+    )
     given = parser.parse_args()
     if given.batch and not (given.model and given.work):
         parser.error("--batch needs --model and --work")

@@ -42,7 +42,8 @@ __getattr__, __dir__, __all__ = lazy_names(
         "knowledge.encoders": "load_encoder",
         "knowledge.knowledge_base": "KnowledgeBase",
         "retrievers": (
-            "BM25Retriever DenseRetriever HybridRetriever LongDocumentRetriever MedCPTRetriever RerankingRetriever"
+            "BM25Retriever DenseRetriever HybridRetriever LongDocumentRetriever MedCPTRetriever "
+            "RerankingRetriever"
         ),
     },
 )

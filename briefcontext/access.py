@@ -74,7 +74,9 @@ class Access:
         """
         folder = environment.get("BRIEFCONTEXT_DOCUMENTS") or None
         if folder is not None and not Path(folder).is_dir():
-            raise InputError(f"BRIEFCONTEXT_DOCUMENTS = {folder!r} is no folder. Name one, or leave it out.")
+            raise InputError(
+                f"BRIEFCONTEXT_DOCUMENTS = {folder!r} is no folder. Name one, or leave it out."
+            )
         return cls(
             _bases(environment.get("BRIEFCONTEXT_BASES", "")) or {DEMO: DEMO},
             tuple(_entries(environment.get("BRIEFCONTEXT_MODELS", ""))),
@@ -90,7 +92,9 @@ class Access:
         models = [*self.models, None]
         listed: dict[str, tuple[Collection[str | None], str]] = {
             "knowledge_base": (self.bases, "BRIEFCONTEXT_BASES"),
-            **dict.fromkeys(("model", "extract_model", "verify_model"), (models, "BRIEFCONTEXT_MODELS")),
+            **dict.fromkeys(
+                ("model", "extract_model", "verify_model"), (models, "BRIEFCONTEXT_MODELS")
+            ),
             "preflight": ((IOU, CALIBRATED), ""),
             "cross_encoder": (("medcpt", None), ""),
         }
@@ -104,7 +108,8 @@ class Access:
                 names = ", ".join(map(str, allowed))
                 owner = f" The server's owner lists in {variable} what may be named."
                 raise InputError(
-                    f"{name} = {context[name]!r:.100} is not served. There are: {names}." + owner * bool(variable)
+                    f"{name} = {context[name]!r:.100} is not served. There are: {names}."
+                    + owner * bool(variable)
                 )
         self.document(context.get("document"))
         return context
@@ -154,7 +159,8 @@ def _bases(text: str) -> dict[str, str]:
             name, place = PurePath(entry).name, entry
         if not name or not place or name in bases:
             raise InputError(
-                f"BRIEFCONTEXT_BASES cannot be used: {entry!r} has no name of its own, or no place. Write NAME=PLACE."
+                f"BRIEFCONTEXT_BASES cannot be used: {entry!r} has no name of its own, or no "
+                f"place. Write NAME=PLACE."
             )
         bases[name] = place
     return bases

@@ -1,8 +1,8 @@
 """The command line.
 
-Exit codes: 0 answered (or honestly abstained), 1 a model call failed or nothing was indexed, 2 bad input or set-up,
-3 something unexpected such as a full disk, 130 interrupted. When the reader of its output goes away, it ends without a
-word.
+Exit codes: 0 answered (or honestly abstained), 1 a model call failed or nothing was indexed, 2 bad
+input or set-up, 3 something unexpected such as a full disk, 130 interrupted. When the reader of its
+output goes away, it ends without a word.
 """
 
 import os
@@ -21,7 +21,13 @@ from briefcontext.commands.index import index
 from briefcontext.commands.kb import kb
 from briefcontext.commands.pubmed import pubmed
 from briefcontext.commands.serve import mcp, serve
-from briefcontext.commands.terminal import EXIT_FAILED, EXIT_INTERRUPTED, Interrupted, end_now, printable_line
+from briefcontext.commands.terminal import (
+    EXIT_FAILED,
+    EXIT_INTERRUPTED,
+    Interrupted,
+    end_now,
+    printable_line,
+)
 from briefcontext.errors import BriefContextError, ModelCallError, plain
 
 EXIT_BAD_INPUT = 2
@@ -92,8 +98,12 @@ def _close_output() -> None:
 @app.callback()
 def _common(
     context: typer.Context,
-    verbose: Annotated[bool, typer.Option("--verbose", help="Show the traceback of an unexpected error.")] = False,
-    show_version: Annotated[bool, typer.Option("--version", help="Show the version and exit.")] = False,
+    verbose: Annotated[
+        bool, typer.Option("--verbose", help="Show the traceback of an unexpected error.")
+    ] = False,
+    show_version: Annotated[
+        bool, typer.Option("--version", help="Show the version and exit.")
+    ] = False,
 ) -> None:
     """Show the version, or without a command the help."""
     if show_version:

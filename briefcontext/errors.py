@@ -8,8 +8,8 @@
         ├── ModelSetupError       unknown model or provider, missing or refused key: retrying cannot help
         └── ModelCallError        a call that failed: unreachable, overloaded, timed out
 
-Each message says what was wrong, with which value, and what to do. This module imports nothing of BriefContext, so
-that every layer may raise these; and it reads what others' errors say.
+Each message says what was wrong, with which value, and what to do. This module imports nothing of
+BriefContext, so that every layer may raise these; and it reads what others' errors say.
 """
 
 from collections.abc import Iterable, Iterator
@@ -27,7 +27,8 @@ if TYPE_CHECKING:
 class BriefContextError(RuntimeError):
     """The root of the family.
 
-    A RuntimeError, since a LangGraph server passes on the messages of only some built-in errors, and hides all others.
+    A RuntimeError, since a LangGraph server passes on the messages of only some built-in errors,
+    and hides all others.
     """
 
 
@@ -74,7 +75,10 @@ def first_line(error: BaseException) -> str:
 
     Without the XML that a server sent along; the name of the error's class where it says nothing.
     """
-    return str(error).strip().partition("\n")[0].partition("<?xml")[0].rstrip(".: ") or type(error).__name__
+    return (
+        str(error).strip().partition("\n")[0].partition("<?xml")[0].rstrip(".: ")
+        or type(error).__name__
+    )
 
 
 def one_line(error: BaseException) -> str:

@@ -21,8 +21,8 @@ _SURROGATE = re.compile("[\ud800-\udfff]")
 def replacing(path: Path) -> Iterator[Path]:
     """Yield the name of an unfinished file, which takes the place of `path` when the block ends without an error.
 
-    Other processes see the old file or the new one, whole, also after a crash. Two that write at the same time need
-    a lock.
+    Other processes see the old file or the new one, whole, also after a crash. Two that write at
+    the same time need a lock.
     """
     unfinished = path.with_name(f"{path.name}.partial")
     try:
@@ -39,7 +39,9 @@ def replacing(path: Path) -> Iterator[Path]:
 def write_whole(path: Path, content: str | bytes) -> None:
     """Write a file by `replacing`; lone surrogates are spelled out, as JSON does it."""
     with replacing(path) as unfinished:
-        unfinished.write_bytes(content if isinstance(content, bytes) else content.encode("utf-8", "backslashreplace"))
+        unfinished.write_bytes(
+            content if isinstance(content, bytes) else content.encode("utf-8", "backslashreplace")
+        )
 
 
 def lock(file: Path, busy: Exception, *, timeout: float = 0.0) -> AbstractContextManager[object]:
@@ -71,7 +73,9 @@ def cache_folder() -> Path:
 
 def sha256(content: str | bytes) -> str:
     """Return the SHA-256 of bytes, or of a text in UTF-8, also of one with lone surrogates."""
-    return hashlib.sha256(content.encode("utf-8", "surrogatepass") if isinstance(content, str) else content).hexdigest()
+    return hashlib.sha256(
+        content.encode("utf-8", "surrogatepass") if isinstance(content, str) else content
+    ).hexdigest()
 
 
 def file_sha256(path: Path) -> str:
@@ -83,14 +87,16 @@ def file_sha256(path: Path) -> str:
 def json_line(row: Mapping[str, Any]) -> str:
     """Return a row as a line of JSON in ASCII: any text can then be encoded and is one line everywhere.
 
-    A model's reply may hold a lone surrogate, which UTF-8 cannot write, or U+2028, at which many programs end a line.
+    A model's reply may hold a lone surrogate, which UTF-8 cannot write, or U+2028, at which many
+    programs end a line.
     """
     return json.dumps(row) + "\n"
 
 
 def json_objects(path: Path) -> Iterator[dict[str, Any]]:
     """Yield the objects of a file of JSON lines, but not what a kill left of a line; nothing where there is no file."""
-    # `splitlines` would also end lines at U+2028, U+2029 and U+0085, which JSON allows inside a text.
+    # `splitlines` would also end lines at U+2028, U+2029 and U+0085, which JSON allows inside a
+    # text.
     for line in path.read_bytes().split(b"\n") if path.exists() else []:
         with suppress(ValueError):
             row = json.loads(line.decode())

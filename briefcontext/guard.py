@@ -93,7 +93,8 @@ def admit(scope: Scope, tokens: Sequence[str]) -> str:
     if not is_loopback(_hostname(headers.get("host", ""))):
         raise Refused(
             421,
-            "Without a token, this server answers only to the name localhost. Start it with a token.",
+            "Without a token, this server answers only to the name localhost. Start it with a "
+            "token.",
         )
     forwarded = any(name in headers for name in _FORWARDED)
     if forwarded or connection.client is None or not is_loopback(connection.client.host):

@@ -94,7 +94,9 @@ async def authenticate(scope: Scope) -> str:
 
 
 @auth.on
-async def keep_apart(ctx: Auth.types.AuthContext, value: dict[str, Any]) -> Auth.types.HandlerResult:
+async def keep_apart(
+    ctx: Auth.types.AuthContext, value: dict[str, Any]
+) -> Auth.types.HandlerResult:
     """Keep threads and runs to their owner."""
     owner = {"owner": ctx.user.identity}
     if ctx.resource == "assistants":

@@ -23,7 +23,9 @@ from briefcontext.knowledge.study_type import StudyType
 
 NO_ANSWER = "No answer was found in the documents."
 """What is said above the reason of an abstention."""
-DEMONSTRATION = "The documents were written as a demonstration. They are not literature; do not rely on them."
+DEMONSTRATION = (
+    "The documents were written as a demonstration. They are not literature; do not rely on them."
+)
 _LISTED = 10
 _KEY = re.compile(rf"\[?({KEY})\]?", re.ASCII | re.IGNORECASE)
 _version = cache(version)
@@ -162,23 +164,35 @@ def compose(
 ) -> Answer:
     """Make the answer from a reader's draft: number its citations and note what to check."""
     separator = "\0"
-    written = (draft["text"], draft["conflict"] or "", *(each["message"] for each in draft["notes"]))
+    written = (
+        draft["text"],
+        draft["conflict"] or "",
+        *(each["message"] for each in draft["notes"]),
+    )
     texts = separator.join(text.replace(separator, "") for text in written)
     numbered, citations, unknown = number_citations(texts, documents, draft["quotes"])
     text, statement, *messages = numbered.split(separator)
     text = text.strip()
     notes = [
-        Note(**{**each, "message": message.strip()}) for each, message in zip(draft["notes"], messages, strict=True)
+        Note(**{**each, "message": message.strip()})
+        for each, message in zip(draft["notes"], messages, strict=True)
     ]
     numbers = {citation["document_id"]: citation["key"] for citation in citations}
-    named = {document_key(each): f"[{numbers.get(str(each.id)) or source_id(each)}]" for each in documents}
-    extractions = [Extraction(**{**each, "finding": _in_names(each["finding"], named)}) for each in extractions]
+    named = {
+        document_key(each): f"[{numbers.get(str(each.id)) or source_id(each)}]"
+        for each in documents
+    }
+    extractions = [
+        Extraction(**{**each, "finding": _in_names(each["finding"], named)}) for each in extractions
+    ]
     if asked["options"]:
         notes += _choice_notes(draft["choice"], extractions)
     if not draft["abstained"]:
         claims = find_claims(text, {citation["key"] for citation in citations})
         notes += _citation_notes(citations, unknown)
-        notes += check_claims(claims, citations, documents) if citations and model != PASSAGES else []
+        notes += (
+            check_claims(claims, citations, documents) if citations and model != PASSAGES else []
+        )
     notes += _partition_notes(extractions)
     notes += _document_notes(documents, retracted, preflight, abstained=draft["abstained"])
     conflict = find_conflict(extractions, draft["choice"], statement.strip() or None)
@@ -255,20 +269,26 @@ def _choice_notes(choice: str | None, extractions: Sequence[Extraction]) -> list
     if not extractions or choice in chosen:
         return []
     others = f"they chose {', '.join(chosen)}" if chosen else "they chose none"
-    message = f"The choice {choice} is unsupported. No partition of the documents made it: {others}."
+    message = (
+        f"The choice {choice} is unsupported. No partition of the documents made it: {others}."
+    )
     return [note("caution", "choice_unsupported", message)]
 
 
 def _citation_notes(citations: Sequence[Citation], unknown: Sequence[str]) -> list[Note]:
     notes = [] if citations else [note("caution", "uncited", "The answer cites no document.")]
     if retracted := _sources(citations, "retracted"):
-        notes.append(note("danger", "retracted_cited", f"Retracted articles are cited: {retracted}."))
+        notes.append(
+            note("danger", "retracted_cited", f"Retracted articles are cited: {retracted}.")
+        )
     if doubtful := _sources(citations, "expression_of_concern"):
         message = f"Articles under an expression of concern are cited: {doubtful}."
         notes.append(note("caution", "concern_cited", message))
     if unknown:
         more = f" and {len(unknown) - _LISTED:,} more" if len(unknown) > _LISTED else ""
-        message = f"Citations of unknown documents were removed: {', '.join(unknown[:_LISTED])}{more}."
+        message = (
+            f"Citations of unknown documents were removed: {', '.join(unknown[:_LISTED])}{more}."
+        )
         notes.append(note("caution", "unknown_citation", message))
     if bare := [citation["key"] for citation in citations if citation["quote"] is None]:
         message = f"Cited without a quote that is in the document: [{']['.join(bare)}]."
@@ -279,8 +299,12 @@ def _citation_notes(citations: Sequence[Citation], unknown: Sequence[str]) -> li
     return notes
 
 
-def _sources(citations: Sequence[Citation], mark: Literal["retracted", "expression_of_concern"]) -> str:
-    return ", ".join(dict.fromkeys(citation["source_id"] for citation in citations if citation[mark]))
+def _sources(
+    citations: Sequence[Citation], mark: Literal["retracted", "expression_of_concern"]
+) -> str:
+    return ", ".join(
+        dict.fromkeys(citation["source_id"] for citation in citations if citation[mark])
+    )
 
 
 def _partition_notes(extractions: Sequence[Extraction]) -> list[Note]:
@@ -289,7 +313,9 @@ def _partition_notes(extractions: Sequence[Extraction]) -> list[Note]:
         name, error = f"Partition {extraction['index'] + 1}", extraction["error"]
         if extraction["status"] == "failed":
             ids = ", ".join(extraction["document_ids"])
-            notes.append(note("caution", "partition_failed", f"{name} was not read ({ids}): {error}"))
+            notes.append(
+                note("caution", "partition_failed", f"{name} was not read ({ids}): {error}")
+            )
         elif error:
             notes.append(note("info", "partition_error", f"{name}: {error}"))
     pieces = Counter(id for extraction in extractions for id in extraction["document_ids"])
@@ -300,7 +326,11 @@ def _partition_notes(extractions: Sequence[Extraction]) -> list[Note]:
 
 
 def _document_notes(
-    documents: Sequence[Document], retracted: Sequence[str], preflight: Preflight, *, abstained: bool
+    documents: Sequence[Document],
+    retracted: Sequence[str],
+    preflight: Preflight,
+    *,
+    abstained: bool,
 ) -> list[Note]:
     notes = []
     if any(document.metadata.get("kind") == "demo" for document in documents):

@@ -76,7 +76,9 @@ def without_superseded(documents: Sequence[Document]) -> list[Document]:
     updates = {(pmid(each), new) for each in documents for new in _listed(each, "updated_by")}
     updates |= {(old, pmid(each)) for each in newer for old in _listed(each, "update_of")}
     # Two records that update each other both stay.
-    replaced = {old for old, new in updates if new in there and old != new and (new, old) not in updates}
+    replaced = {
+        old for old, new in updates if new in there and old != new and (new, old) not in updates
+    }
     return [document for document in documents if pmid(document) not in replaced]
 
 

@@ -35,7 +35,20 @@ _BEGUN = re.compile(r"\s*(?:[\[【［][^\[\]【】［］\n]*|(?<![^\W_])[2-9][A-
 """What may become a citation when more of the text has come."""
 _REPEATED = re.compile(rf"({MARK})(?:[^\S\n]*\1)+")
 _WORDS_WITH_KEYS = frozenset(
-    {"KEY", "KEYS", "DOCUMENT", "DOCUMENTS", "DOC", "DOCS", "SOURCE", "SOURCES", "REF", "REFS", "SEE", "AND"}
+    {
+        "KEY",
+        "KEYS",
+        "DOCUMENT",
+        "DOCUMENTS",
+        "DOC",
+        "DOCS",
+        "SOURCE",
+        "SOURCES",
+        "REF",
+        "REFS",
+        "SEE",
+        "AND",
+    }
 )
 _PAGE_WORDS = frozenset({"P", "PP", "PAGE", "PAGES"})
 _WITHIN = "*_~`([{<\\]】］"
@@ -109,9 +122,9 @@ class Citation(TypedDict):
 def assign_keys(question: str, documents: Sequence[Document]) -> list[Document]:
     """Give each document a citation key, in `metadata["key"]`.
 
-    Keys are short, unique among the documents, and say nothing about rank. None stands in the question or in any
-    of the documents, in whatever writing, so that no text can name a document. The same question over the same
-    documents has the same keys.
+    Keys are short, unique among the documents, and say nothing about rank. None stands in the
+    question or in any of the documents, in whatever writing, so that no text can name a document.
+    The same question over the same documents has the same keys.
     """
     texts = [question]
     for document in documents:
@@ -119,7 +132,9 @@ def assign_keys(question: str, documents: Sequence[Document]) -> list[Document]:
         shown = ("title", "publication_types", "section", "paragraph_starts", "list_lines")
         texts += [document.page_content, *(str(metadata.get(name)) for name in shown)]
     # A key stands there in any case or width, and with anything between its signs.
-    signs = " ".join(re.sub(r"[^0-9A-Z]", "", unicodedata.normalize("NFKC", text).upper()) for text in texts)
+    signs = " ".join(
+        re.sub(r"[^0-9A-Z]", "", unicodedata.normalize("NFKC", text).upper()) for text in texts
+    )
     taken: set[str] = set()
     keyed = []
     for document in documents:
@@ -134,7 +149,9 @@ def assign_keys(question: str, documents: Sequence[Document]) -> list[Document]:
 
 
 def _key(seed: str, attempt: int) -> str:
-    number = int.from_bytes(hashlib.blake2b(f"{seed}\0{attempt}".encode(), digest_size=8).digest(), "big")
+    number = int.from_bytes(
+        hashlib.blake2b(f"{seed}\0{attempt}".encode(), digest_size=8).digest(), "big"
+    )
     key = ""
     for alphabet in (_DIGITS, _LETTERS) * (_PAIRS + attempt // _ATTEMPTS):
         number, place = divmod(number, len(alphabet))
@@ -160,16 +177,19 @@ def number_citations(
     A document's key cites it wherever it stands, as no text has it by chance.
 
     Returns:
-        the text with `[1]`, `[2a]`, `[2b]`…; the citations in that order; and the keys in brackets that belong to no
-        document, which are taken out of the text. Other numbers in square brackets, such as an article's own
-        references, would pass for citations, and stand in round ones.
+        the text with `[1]`, `[2a]`, `[2b]`…; the citations in that order; and the keys in brackets
+        that belong to no document, which are taken out of the text. Other numbers in square
+        brackets, such as an article's own references, would pass for citations, and stand in round
+        ones.
     """
     by_key = {document_key(document): document for document in documents}
     # A title is quoted from each piece of a document that was read in several.
     by_document: dict[str, list[Quote]] = {}
     for quote in distinct(quotes):
         by_document.setdefault(quote["document_id"], []).append(quote)
-    bracketed = dict.fromkeys(key for bracket in _BRACKET.finditer(text) for key in _keys(bracket["words"]))
+    bracketed = dict.fromkeys(
+        key for bracket in _BRACKET.finditer(text) for key in _keys(bracket["words"])
+    )
     unknown = [key for key in bracketed if key not in by_key]
     groups = _cited_groups(text, {key: article_id(document) for key, document in by_key.items()})
     numbers = {
@@ -179,7 +199,8 @@ def number_citations(
     }
     numbered = _REPEATED.sub(r"\1", _with_numbers(text, numbers)).strip()
     citations = [
-        _citation(number, by_key[key], by_document.get(str(by_key[key].id), [])) for key, number in numbers.items()
+        _citation(number, by_key[key], by_document.get(str(by_key[key].id), []))
+        for key, number in numbers.items()
     ]
     return numbered, citations, unknown
 
@@ -259,7 +280,10 @@ def web_link(document: Document, *, files: bool = True) -> str | None:
 
 def _citation(key: str, document: Document, quotes: list[Quote]) -> Citation:
     # Words of the text say more than those of a title.
-    placed = [_placed(quote, document) for quote in sorted(quotes, key=lambda quote: quote["match"] == "title")]
+    placed = [
+        _placed(quote, document)
+        for quote in sorted(quotes, key=lambda quote: quote["match"] == "title")
+    ]
     first = placed[0] if placed else None
     start, end = (first["start"], first["end"]) if first else (None, None)
     metadata: Mapping[str, object] = document.metadata
@@ -302,4 +326,6 @@ def _placed(quote: Quote, document: Document) -> CitedQuote:
 
 def journal(document: Document) -> str:
     """Return the short title of a document's journal, or its whole one."""
-    return str(document.metadata.get("journal_abbreviation") or document.metadata.get("journal") or "")
+    return str(
+        document.metadata.get("journal_abbreviation") or document.metadata.get("journal") or ""
+    )

@@ -55,11 +55,15 @@ def find_claims(text: str, keys: Collection[str]) -> list[Claim]:
         sentence = text[start:end]
         marks = _MARK.findall(sentence) or _MARK.findall(introduction)
         words = " ".join(_MARK_WITH_BLANKS.sub("", sentence).split())
-        claims.append(Claim(start, end, words, tuple(key for key in dict.fromkeys(marks) if key in keys)))
+        claims.append(
+            Claim(start, end, words, tuple(key for key in dict.fromkeys(marks) if key in keys))
+        )
     return claims
 
 
-def check_claims(claims: Sequence[Claim], citations: Sequence[Citation], documents: Sequence[Document]) -> list[Note]:
+def check_claims(
+    claims: Sequence[Claim], citations: Sequence[Citation], documents: Sequence[Document]
+) -> list[Note]:
     """Return a note on each sentence that cites nothing or has a figure that its passages lack.
 
     Args:
@@ -76,7 +80,9 @@ def check_claims(claims: Sequence[Claim], citations: Sequence[Citation], documen
         place = claim.start, claim.end
         if not claim.keys:
             if not any(_letters(claim.text) in copy for copy in copies):
-                notes.append(note("caution", "uncited", "No source is cited for this sentence.", place))
+                notes.append(
+                    note("caution", "uncited", "No source is cited for this sentence.", place)
+                )
         elif missing := missing_figures(claim.text, [cited[key] for key in claim.keys]):
             sources = f"[{']['.join(claim.keys)}]"
             message = f"Not found in {sources}: {', '.join(missing)}."

@@ -36,13 +36,15 @@ _TAG = re.compile(
     re.IGNORECASE,
 )
 
-# Tokenizers of local models read these as control tokens wherever they stand, and only in this exact form.
+# Tokenizers of local models read these as control tokens wherever they stand, and only in this
+# exact form.
 _CONTROL_TOKEN = re.compile(
     r"<(?=[|｜]|<?/?SYS>|/?s>|/?(?:bos|eos|pad|unk)>|(?:start|end)_of_|/?(?:think|thought|tool_)|unused\d)"
     r"|\[(?=/?(?:INST|SYSTEM_PROMPT|AVAILABLE_TOOLS|TOOL_CALLS|TOOL_RESULTS)\])",
     re.IGNORECASE,
 )
-# Unicode's Default_Ignorable_Code_Point (DerivedCoreProperties): characters that no one sees and models read.
+# Unicode's Default_Ignorable_Code_Point (DerivedCoreProperties): characters that no one sees and
+# models read.
 _INVISIBLE = re.compile(
     "[\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e\u2060-\u206f\u3164"
     "\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff]"
@@ -53,11 +55,11 @@ _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 def render_documents(documents: Sequence[Document]) -> str:
     """Return the documents one after another, each between tags of which the first has its key.
 
-    Its study type, year and title come first, and what it begins under: the heading of its section, and what introduces
-    its list.
+    Its study type, year and title come first, and what it begins under: the heading of its section,
+    and what introduces its list.
 
-    A text cannot close its own tag: what looks like one of our tags, or is a control token of a chat template, is
-    broken up, and characters that cannot be seen are left out.
+    A text cannot close its own tag: what looks like one of our tags, or is a control token of a
+    chat template, is broken up, and characters that cannot be seen are left out.
     """
     return "\n".join(_document(document) for document in documents)
 
@@ -74,27 +76,34 @@ def _document(document: Document) -> str:
 def _tagged(tag: str, key: str, document: Document, text: str) -> str:
     title = str(document.metadata.get("title") or "").strip()
     under = read_under(document, every_heading=True)
-    body = f"(Begins under: {under.rstrip(':')})\n{text}" if under and under.rstrip(":") != title else text
+    body = (
+        f"(Begins under: {under.rstrip(':')})\n{text}"
+        if under and under.rstrip(":") != title
+        else text
+    )
     body = f"{title}\n{body}" if title and title != text else body
     about = f"{described}\n" if (described := _description(document)) else ""
     return f'<{tag} key="{key}">\n{about}{defuse(body)}\n</{tag}>'
 
 
-def render_evidence(extraction: Extraction, documents: Mapping[str, Document], room: float = math.inf) -> list[str]:
+def render_evidence(
+    extraction: Extraction, documents: Mapping[str, Document], room: float = math.inf
+) -> list[str]:
     """Return a partition's evidence: each quote with its document's key, study type and year, then the finding.
 
-    A quote has what it stands under before it. Each takes one line, so that words of a document cannot pass for another
-    quote, a finding or a choice.
+    A quote has what it stands under before it. Each takes one line, so that words of a document
+    cannot pass for another quote, a finding or a choice.
 
     Args:
-        extraction: one with evidence.
-        documents: keyed ones, by their ids.
-        room: characters; what exceeds it is returned in several texts, each with a part of the quotes.
+        extraction: one with evidence. documents: keyed ones, by their ids. room: characters; what
+            exceeds it is returned in several texts, each with a part of the quotes.
     """
     ids = {quote["document_id"] for quote in extraction["quotes"]}
     labels = {id: f"{cite(documents[id])} {_description(documents[id])}".rstrip() for id in ids}
     quotes = [
-        " ".join([labels[quote["document_id"]], *_under(quote, documents), f'"{_line(quote["text"])}"'])
+        " ".join(
+            [labels[quote["document_id"]], *_under(quote, documents), f'"{_line(quote["text"])}"']
+        )
         for quote in extraction["quotes"]
     ]
     head, tail = f"<evidence reader={extraction['index'] + 1}>", ["</evidence>"]
@@ -141,7 +150,9 @@ def defuse(text: str) -> str:
     return _CONTROL_TOKEN.sub(r"\g<0> ", _TAG.sub("(", text))
 
 
-def room_for(model: Model, budget: CallBudget, prompt: Sequence[BaseMessage], *, least: int = LEAST_ROOM) -> int | None:
+def room_for(
+    model: Model, budget: CallBudget, prompt: Sequence[BaseMessage], *, least: int = LEAST_ROOM
+) -> int | None:
     """Return how many characters fit into a prompt beside those it has; None when the window is not known.
 
     Raises:
@@ -155,7 +166,8 @@ def room_for(model: Model, budget: CallBudget, prompt: Sequence[BaseMessage], *,
     )
     if room < least:
         raise ModelCallError(
-            f"The input window of {model.name}, {window:,} tokens, has no room for the documents beside the question "
+            f"The input window of {model.name}, {window:,} tokens, has no room for the documents "
+            f"beside the question "
             "and the instructions. Use a model with a larger window, or correct max_input_tokens."
         )
     return room
@@ -164,9 +176,9 @@ def room_for(model: Model, budget: CallBudget, prompt: Sequence[BaseMessage], *,
 def split_to_fit(documents: Sequence[Document], room: int | None) -> list[list[Document]]:
     """Group documents, in order, so that each group fits when rendered; cut those that alone are too long.
 
-    A document is cut in halves, and those again, between sentences where there are several, else between words. The
-    pieces keep its id, key and title, and have their places in its text in `metadata["cut_at"]`, and what introduces
-    their list in `list_lines`. One that does not fit
+    A document is cut in halves, and those again, between sentences where there are several, else
+    between words. The pieces keep its id, key and title, and have their places in its text in
+    `metadata["cut_at"]`, and what introduces their list in `list_lines`. One that does not fit
     however it is cut, as its title is too long, is a group of its own.
     """
     if room is None:
@@ -207,4 +219,6 @@ def _pieces(document: Document, room: int) -> Iterator[Document]:
     introduced = "\n".join(list_lines(before + text, len(before) + cut))
     for start, half, above in ((0, text[:cut], before), (cut, text[cut:], introduced)):
         place = {**metadata, CUT_AT: metadata.get(CUT_AT, 0) + start, "list_lines": above}
-        yield from _pieces(document.model_copy(update={"page_content": half, "metadata": place}), room)
+        yield from _pieces(
+            document.model_copy(update={"page_content": half, "metadata": place}), room
+        )

@@ -7,7 +7,14 @@ from typing import Any, Literal, Self
 
 from langchain_core.documents import Document
 from langchain_core.messages import AIMessage, BaseMessage
-from pydantic import BaseModel, ConfigDict, ValidationError, create_model, field_validator, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    ValidationError,
+    create_model,
+    field_validator,
+    model_validator,
+)
 
 from briefcontext.chains.citation import document_key
 from briefcontext.chains.context import MOST_ADDED, render_documents, room_for
@@ -52,7 +59,11 @@ class _Record(BaseModel):
     def _complete(cls, data: Any) -> Any:
         """Take null for what is left out, and fill it in."""
         left_out: dict[str, Any] = {"quotes": [], "finding": "", "choice": None, "confidence": None}
-        given = {name: value for name, value in data.items() if value is not None} if isinstance(data, dict) else None
+        given = (
+            {name: value for name, value in data.items() if value is not None}
+            if isinstance(data, dict)
+            else None
+        )
         return data if given is None else {**left_out, **given}
 
     @field_validator("quotes", mode="before")
@@ -61,7 +72,8 @@ class _Record(BaseModel):
         """Take bare words for quotes without keys: where they stand is looked up anyway."""
         quotes = given if isinstance(given, list) else []
         return [
-            {"key": "", **quote} if isinstance(quote, dict) else {"key": "", "quote": quote} for quote in quotes
+            {"key": "", **quote} if isinstance(quote, dict) else {"key": "", "quote": quote}
+            for quote in quotes
         ] or given
 
     @model_validator(mode="after")
@@ -86,7 +98,9 @@ class _Record(BaseModel):
 def _record(letters: tuple[str, ...]) -> type[BaseModel]:
     """Return the record as the model is asked for it: its choice is one of the letters."""
     choice: Any = Literal[letters] | None if letters else None
-    return create_model("extraction", __base__=_Record, __doc__=_Record.__doc__, choice=(choice, ...))
+    return create_model(
+        "extraction", __base__=_Record, __doc__=_Record.__doc__, choice=(choice, ...)
+    )
 
 
 async def extract(
@@ -95,7 +109,8 @@ async def extract(
     """Extract from one partition: one call, and one more if its reply is malformed.
 
     Raises:
-        ModelCallError: a call failed for good, both replies were cut off before they said anything, or the partition
+        ModelCallError: a call failed for good, both replies were cut off before they said anything,
+            or the partition
             exceeds the model's input window (see `split_to_fit`).
     """
     record = _record(tuple(question["options"]))
@@ -104,7 +119,9 @@ async def extract(
         return await model.ask(Request("extract", messages, record, index), budget)
 
     def parsed(reply: Reply) -> Extraction:
-        found = _Record.model_validate(read_record(reply.text, "relevant", cut_off=reply.cut is not None))
+        found = _Record.model_validate(
+            read_record(reply.text, "relevant", cut_off=reply.cut is not None)
+        )
         return _extraction(found, question, documents, index)
 
     messages = extract_prompt(model, question, documents)
@@ -122,16 +139,29 @@ async def extract(
         text = second.text or first.text
         if not text and second.cut:
             raise ModelCallError(cut_warning(second.cut, f"The reply of {model.name}")) from None
-        # What the model wrote may bear on the question, and only its words that stand in a document support it.
-        pieces = [] if second.cut else [piece for piece in _MARKS.split(text) if len(piece) >= _LEAST_PIECE]
+        # What the model wrote may bear on the question, and only its words that stand in a document
+        # support it.
+        pieces = (
+            []
+            if second.cut
+            else [piece for piece in _MARKS.split(text) if len(piece) >= _LEAST_PIECE]
+        )
         quotes, _ = ground_all([("", piece) for piece in pieces], documents)
-        kept = "only the documents' words in it are used" if quotes else "its text is kept as a finding without quotes"
+        kept = (
+            "only the documents' words in it are used"
+            if quotes
+            else "its text is kept as a finding without quotes"
+        )
         said = f"The reply was not of the form asked for ({_reason(error, second)}); {kept}."
         finding = "" if quotes else text.strip()
-        return extraction_of(index, documents, "evidence", finding=finding, quotes=quotes, error=said)
+        return extraction_of(
+            index, documents, "evidence", finding=finding, quotes=quotes, error=said
+        )
 
 
-def extract_prompt(model: Model, question: Question, documents: Sequence[Document]) -> list[BaseMessage]:
+def extract_prompt(
+    model: Model, question: Question, documents: Sequence[Document]
+) -> list[BaseMessage]:
     """Return the prompt that extracts from documents."""
     context = render_documents(documents)
     return model.prompts.render("extract", question["text"], question["options"], documents=context)
@@ -145,7 +175,9 @@ def _reason(error: ValueError, reply: Reply) -> str:
     return first_line(error)[:200]
 
 
-def _extraction(record: _Record, question: Question, documents: Sequence[Document], index: int) -> Extraction:
+def _extraction(
+    record: _Record, question: Question, documents: Sequence[Document], index: int
+) -> Extraction:
     given = [(quote.key, quote.quote) for quote in record.quotes]
     quotes, lost = ground_all(given, documents)
     error = lost_quotes(lost, len(given))
@@ -161,11 +193,15 @@ def _extraction(record: _Record, question: Question, documents: Sequence[Documen
         quotes=quotes,
         choice=named_option(record.choice, question["options"]) if record.choice else None,
         confidence=record.confidence,
-        error=error if given else "The finding comes without a quote, so that it cannot be checked.",
+        error=error
+        if given
+        else "The finding comes without a quote, so that it cannot be checked.",
     )
 
 
-def ground_all(given: Sequence[tuple[str, str]], documents: Sequence[Document]) -> tuple[list[Quote], int]:
+def ground_all(
+    given: Sequence[tuple[str, str]], documents: Sequence[Document]
+) -> tuple[list[Quote], int]:
     """Ground quotes, given with the keys that the reader put to them.
 
     Returns:
@@ -173,9 +209,15 @@ def ground_all(given: Sequence[tuple[str, str]], documents: Sequence[Document]) 
     """
     ids = {document_key(document): str(document.id) for document in documents}
     found = [ground(quote, documents, preferred=ids.get(key.strip(" []"))) for key, quote in given]
-    return distinct(in_whole_sentences(quote, documents) for quote in found if quote), found.count(None)
+    return distinct(in_whole_sentences(quote, documents) for quote in found if quote), found.count(
+        None
+    )
 
 
 def lost_quotes(lost: int, given: int) -> str | None:
     """Say how many quotes were not found; None when all were."""
-    return f"{lost} of {given} quotes do not stand in the documents and were dropped." if lost else None
+    return (
+        f"{lost} of {given} quotes do not stand in the documents and were dropped."
+        if lost
+        else None
+    )

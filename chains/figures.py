@@ -12,11 +12,23 @@ from briefcontext.chains.parsing.grounding import SIGN
 _UNITS: Mapping[str, tuple[str, float]] = {
     name: (dimension, factor)
     for dimension, scale in {
-        "mass": {"ng": 1e-9, "µg ug mcg microgram": 1e-6, "mg milligram": 1e-3, "g gram": 1.0, "kg kilogram": 1e3},
+        "mass": {
+            "ng": 1e-9,
+            "µg ug mcg microgram": 1e-6,
+            "mg milligram": 1e-3,
+            "g gram": 1.0,
+            "kg kilogram": 1e3,
+        },
         "volume": {"µl": 1e-6, "ml millilitre milliliter": 1e-3, "dl": 0.1, "l litre liter": 1.0},
         "amount": {"pmol": 1e-12, "nmol": 1e-9, "µmol": 1e-6, "mmol": 1e-3, "mol": 1.0},
         "length": {"nm": 1e-9, "µm": 1e-6, "mm": 1e-3, "cm": 1e-2, "m metre meter": 1.0},
-        "time": {"s sec second": 1.0, "min minute": 60.0, "h hr hour": 3600.0, "d day": 86400.0, "wk week": 604800.0},
+        "time": {
+            "s sec second": 1.0,
+            "min minute": 60.0,
+            "h hr hour": 3600.0,
+            "d day": 86400.0,
+            "wk week": 604800.0,
+        },
         "months": {"mo month": 1.0, "y yr year": 12.0},
         "share": {"% percent": 1.0},
         "times": {"time fold": 1.0},
@@ -30,15 +42,60 @@ _UNITS: Mapping[str, tuple[str, float]] = {
     for name in names.split()
 }
 _HOUR, _DAY = _UNITS["hour"][1], _UNITS["day"][1]
-_FREQUENCIES = {"once": 1, "twice": 2, "thrice": 3, "b.i.d": 2, "bid": 2, "t.i.d": 3, "tid": 3, "q.i.d": 4, "qid": 4}
-_ONES = {"one": 1, "two": 2, "three": 3, "four": 4, "five": 5, "six": 6, "seven": 7, "eight": 8, "nine": 9}
-_TENS = {"twenty": 20, "thirty": 30, "forty": 40, "fifty": 50, "sixty": 60, "seventy": 70, "eighty": 80, "ninety": 90}
+_FREQUENCIES = {
+    "once": 1,
+    "twice": 2,
+    "thrice": 3,
+    "b.i.d": 2,
+    "bid": 2,
+    "t.i.d": 3,
+    "tid": 3,
+    "q.i.d": 4,
+    "qid": 4,
+}
+_ONES = {
+    "one": 1,
+    "two": 2,
+    "three": 3,
+    "four": 4,
+    "five": 5,
+    "six": 6,
+    "seven": 7,
+    "eight": 8,
+    "nine": 9,
+}
+_TENS = {
+    "twenty": 20,
+    "thirty": 30,
+    "forty": 40,
+    "fifty": 50,
+    "sixty": 60,
+    "seventy": 70,
+    "eighty": 80,
+    "ninety": 90,
+}
 _WORDS = {
     **_ONES,
     **_TENS,
     **{f"{ten}-{one}": _TENS[ten] + _ONES[one] for ten in _TENS for one in _ONES},
-    **{"ten": 10, "eleven": 11, "twelve": 12, "thirteen": 13, "fourteen": 14, "fifteen": 15, "sixteen": 16},
-    **{"seventeen": 17, "eighteen": 18, "nineteen": 19, "ii": 2, "iii": 3, "half": 0.5, "quarter": 0.25},
+    **{
+        "ten": 10,
+        "eleven": 11,
+        "twelve": 12,
+        "thirteen": 13,
+        "fourteen": 14,
+        "fifteen": 15,
+        "sixteen": 16,
+    },
+    **{
+        "seventeen": 17,
+        "eighteen": 18,
+        "nineteen": 19,
+        "ii": 2,
+        "iii": 3,
+        "half": 0.5,
+        "quarter": 0.25,
+    },
     **_FREQUENCIES,
 }
 
@@ -50,7 +107,14 @@ def _any(names: Mapping[str, object]) -> str:
 _THOUSANDS = r"[1-9]\d{0,2}(?:,\d{3})+"
 """Any other comma in a number is the decimal sign of other languages."""
 _UNIT = rf"(?:{_any(_UNITS)})"
-_ADVERBS = {"hourly": "hour", "daily": "day", "nightly": "day", "weekly": "week", "monthly": "month", "yearly": "year"}
+_ADVERBS = {
+    "hourly": "hour",
+    "daily": "day",
+    "nightly": "day",
+    "weekly": "week",
+    "monthly": "month",
+    "yearly": "year",
+}
 _PER = (
     rf"\s?(?:/|per\b)\s?{_UNIT}s?(?![^\W\d_])"
     rf"|\s(?:once )?(?:(?:an?|each|every) (?:hour|day|week|month|year)|{_any(_ADVERBS)})\b"
@@ -66,13 +130,15 @@ _EVERY = re.compile(r"\bevery \Z")
 _LONGEST_EVERY = len("every ")
 _BETWEEN = re.compile(r"\s*(?:-|to|and|or|,|, ?and|, ?or|/|±|vs\.?|versus)\s*")
 _RATIO = re.compile(
-    r"(?:\bratios?|\b(?:hr|rr|irr|aor|ahr|auc|kappa|ci)|\b(?:or|p|r)(?=\s*[=:<>])|area under the curve)\s*"
+    r"(?:\bratios?|\b(?:hr|rr|irr|aor|ahr|auc|kappa|ci)|\b(?:or|p|r)(?=\s*[=:<>])|area under the "
+    r"curve)\s*"
     r"(?:(?:of|was|were|is)\b|[=:,(])?\s*\Z"
 )
 """What stands before a number that is no share of anything."""
 _LONGEST_RATIO = 32
 _CONVENTION = re.compile(
-    r"\b10\.\d{4,9}/\S+|\b95 ?%(?= (?:ci|confidence|credible)\b)|(?:/|per )? ?1\.73 ?m(?:2|²|\^2|\(-?2\))?"
+    r"\b10\.\d{4,9}/\S+|\b95 ?%(?= (?:ci|confidence|credible)\b)|(?:/|per )? ?1\.73 "
+    r"?m(?:2|²|\^2|\(-?2\))?"
 )
 """Figures that everybody writes or leaves out: of an interval that is always the same, and of the body's surface. And
 DOIs, which are none."""
@@ -115,7 +181,9 @@ def same_figure(figure: Figure, other: Figure) -> bool:
         scale, other_scale = (figure.factor, other.factor) if figure.dimension else (1.0, 1.0)
         same = isclose(figure.number * scale, number * other_scale, rel_tol=1e-6)
         same |= percent and figure.number in (round(number), round(number, 1), round(number, 2))
-        same &= figure.dimension in ("", other.dimension) or (figure.dimension == "ratio" and not other.dimension)
+        same &= figure.dimension in ("", other.dimension) or (
+            figure.dimension == "ratio" and not other.dimension
+        )
     return (
         same
         and (figure.per == other.per or not (figure.per and other.per))
@@ -131,8 +199,8 @@ def find_figures(text: str, *, only_counted: bool = False) -> Iterator[Figure]:
     """Yield the figures of a text, the last first: in "5 or 10 mg", both have the unit.
 
     Args:
-        text: in small letters and plain signs.
-        only_counted: leave out what may mean something else: number words without a unit, which may count anything,
+        text: in small letters and plain signs. only_counted: leave out what may mean something
+            else: number words without a unit, which may count anything,
             "one", and units behind a comma.
     """
     plain = _CONVENTION.sub(lambda found: " " * len(found[0]), text)
@@ -142,22 +210,34 @@ def find_figures(text: str, *, only_counted: bool = False) -> Iterator[Figure]:
         digits = found["digits"] or unicodedata.normalize("NFKC", found["power"] or "")
         digits = digits.replace(",", "" if re.match(_THOUSANDS, digits) else ".")
         number = float(_WORDS[word] if word else digits)
-        dimension, factor = _UNITS.get(found["unit"] or ("time" if word in _FREQUENCIES else ""), ("", 1.0))
+        dimension, factor = _UNITS.get(
+            found["unit"] or ("time" if word in _FREQUENCIES else ""), ("", 1.0)
+        )
         per = tuple(
             _UNITS[_ADVERBS.get(name, name)]
             for name in _NAME.findall(re.sub(r"\b(?:once|an?|per)\b", "", found["per"]))
         )
-        between = following and not dimension and _BETWEEN.fullmatch(plain, found.end(), following.start)
+        between = (
+            following and not dimension and _BETWEEN.fullmatch(plain, found.end(), following.start)
+        )
         # "HR 0.79, 95% CI": a comma alone may also end what is said of a figure.
         if following and between and not (only_counted and between[0].strip() == ","):
             dimension, factor, per = following.dimension, following.factor, following.per
-        if not dimension and not word and _RATIO.search(plain, max(0, found.start() - _LONGEST_RATIO), found.start()):
+        if (
+            not dimension
+            and not word
+            and _RATIO.search(plain, max(0, found.start() - _LONGEST_RATIO), found.start())
+        ):
             dimension = "ratio"
         relation = (found["relation"] or "").strip().replace("≤", "<").replace("≥", ">")
         number = -number if found["sign"] else number
         every = _EVERY.search(plain, max(0, found.start() - _LONGEST_EVERY), found.start())
         if number and factor == _HOUR and every:  # Every 8 hours is three times a day.
-            number, dimension, factor, per = _DAY / _HOUR / number, *_UNITS["time"], (_UNITS["day"],)
+            number, dimension, factor, per = (
+                _DAY / _HOUR / number,
+                *_UNITS["time"],
+                (_UNITS["day"],),
+            )
         start = found.start() - len("10") * bool(found["power"])
         following = Figure(number, dimension, factor, per, relation, start, found.end())
         if not (only_counted and word and (not dimension or number < 2)):
@@ -173,4 +253,6 @@ def find_shares(text: str) -> Iterator[Figure]:
     for whole, part in pairwise(find_figures(text)):
         counts = not part.dimension and not whole.dimension and 0 <= part.number <= whole.number
         if counts and whole.number and _OF.fullmatch(text, part.end, whole.start):
-            yield part._replace(number=100 * part.number / whole.number, dimension="share", end=whole.end)
+            yield part._replace(
+                number=100 * part.number / whole.number, dimension="share", end=whole.end
+            )

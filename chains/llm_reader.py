@@ -45,12 +45,13 @@ class LLMReader:
     """Answers with a chat model: the workers extract, the allocator answers and reduces.
 
     Args:
-        model: any LangChain chat model, or its name as `provider:model`; or a `Model`, with prompts of its own.
-        extract_model: another one for the extractions; the same by default.
-        arguments: arguments of models given by name: see `open_chat_model`.
-        prompts: templates of your own; the bundled ones by default.
-        structured_output: how models are asked for extractions: `json_schema`, `tools`, `prompt`, or `auto`, which
-            goes by LangChain's profile of the model, and by the prompt's words where a provider refuses that.
+        model: any LangChain chat model, or its name as `provider:model`; or a `Model`, with prompts
+            of its own. extract_model: another one for the extractions; the same by default.
+            arguments: arguments of models given by name: see `open_chat_model`. prompts: templates
+            of your own; the bundled ones by default. structured_output: how models are asked for
+            extractions: `json_schema`, `tools`, `prompt`, or `auto`, which
+            goes by LangChain's profile of the model, and by the prompt's words where a provider
+            refuses that.
         force_choice: Answer multiple choice with a letter even without evidence, for benchmarks.
 
     Raises:
@@ -72,7 +73,9 @@ class LLMReader:
         def opened(given: str | BaseChatModel | Model) -> Model:
             if isinstance(given, Model):
                 return given
-            return Model(given, arguments=arguments, prompts=prompts, structured_output=structured_output)
+            return Model(
+                given, arguments=arguments, prompts=prompts, structured_output=structured_output
+            )
 
         self._allocator = opened(model)
         self._worker = self._allocator if extract_model is None else opened(extract_model)
@@ -104,7 +107,10 @@ class LLMReader:
         if stage == "extract":
             model, prompt = self._worker, extract_prompt(self._worker, question, [])
         else:
-            model, prompt = self._allocator, self._answer_prompt(question, [], forced=self._forced(question))
+            model, prompt = (
+                self._allocator,
+                self._answer_prompt(question, [], forced=self._forced(question)),
+            )
         return split_to_fit(documents, room_for(model, budget, prompt))
 
     async def aextract(
@@ -113,29 +119,40 @@ class LLMReader:
         """Find in one partition what bears on the question: see `extract`."""
         return await extract(self._worker, question, documents, index, budget)
 
-    async def aanswer(self, question: Question, documents: Sequence[Document], stage: str, budget: CallBudget) -> Draft:
+    async def aanswer(
+        self, question: Question, documents: Sequence[Document], stage: str, budget: CallBudget
+    ) -> Draft:
         """Answer in one call over all documents.
 
         Raises:
-            ModelCallError: a call failed for good, or the documents exceed the model's input window.
+            ModelCallError: a call failed for good, or the documents exceed the model's input
+                window.
         """
         forced = self._forced(question)
         prompt = self._answer_prompt(question, documents, forced=forced)
         room_for(self._allocator, budget, prompt, least=-MOST_ADDED)
-        reply, notes = await self._ask_for_answer(question, Request(stage, prompt), documents, budget)
+        reply, notes = await self._ask_for_answer(
+            question, Request(stage, prompt), documents, budget
+        )
         parts = read_reply(reply.text)
         quotes, lost = ground_all(parts.quotes, documents)
         if lost:
-            notes.append(note("caution", "quote_not_found", lost_quotes(lost, len(parts.quotes)) or ""))
+            notes.append(
+                note("caution", "quote_not_found", lost_quotes(lost, len(parts.quotes)) or "")
+            )
         return parse_draft(parts, question, quotes, notes, forced=forced, cut=reply.cut)
 
     async def areduce(
-        self, question: Question, documents: Sequence[Document], extractions: Sequence[Extraction], budget: CallBudget
+        self,
+        question: Question,
+        documents: Sequence[Document],
+        extractions: Sequence[Extraction],
+        budget: CallBudget,
     ) -> Draft:
         """Answer from the partitions that have evidence, in one call (ContextReduce).
 
-        Evidence that exceeds the model's input window is condensed first: in groups that fit, each by one call, and
-        again until all of it fits. The quotes behind it stay what they are.
+        Evidence that exceeds the model's input window is condensed first: in groups that fit, each
+        by one call, and again until all of it fits. The quotes behind it stay what they are.
 
         Raises:
             ModelCallError: condensing does not make it fit, or a reply to it was cut off.
@@ -146,10 +163,14 @@ class LLMReader:
 
         def prompt(evidence: str) -> list[BaseMessage]:
             asked, options = question["text"], question["options"]
-            return self._allocator.prompts.render("reduce", asked, options, may_abstain=not forced, evidence=evidence)
+            return self._allocator.prompts.render(
+                "reduce", asked, options, may_abstain=not forced, evidence=evidence
+            )
 
         room = room_for(self._allocator, budget, prompt("")) or math.inf
-        texts = [text for extraction in evidence for text in render_evidence(extraction, by_id, room)]
+        texts = [
+            text for extraction in evidence for text in render_evidence(extraction, by_id, room)
+        ]
         texts = texts or ["No reader found any evidence."]
         rounds = 0
         while len("\n".join(texts)) > room:
@@ -161,9 +182,13 @@ class LLMReader:
         if rounds:
             message = f"The evidence exceeds the model's input window and was condensed; rounds: {rounds}."
             notes.append(note("info", "condensed", message))
-        return parse_draft(read_reply(reply.text), question, quotes, notes, forced=forced, cut=reply.cut)
+        return parse_draft(
+            read_reply(reply.text), question, quotes, notes, forced=forced, cut=reply.cut
+        )
 
-    async def arewrite(self, question: Question, earlier: Sequence[str], budget: CallBudget) -> Question:
+    async def arewrite(
+        self, question: Question, earlier: Sequence[str], budget: CallBudget
+    ) -> Question:
         """Return the question that a follow-up to earlier ones means, in the model's words; its options stay.
 
         Raises:
@@ -174,10 +199,14 @@ class LLMReader:
         reply = await self._allocator.ask(Request("follow_up", messages), budget)
         lines = [_QUESTION_LABEL.sub("", line).strip(' \t*"“”') for line in reply.text.splitlines()]
         # Some models say first that they will write one.
-        lines = sorted(filter(_LETTER.search, lines), key=lambda line: not line.endswith(_QUESTION_MARKS))
+        lines = sorted(
+            filter(_LETTER.search, lines), key=lambda line: not line.endswith(_QUESTION_MARKS)
+        )
         written = next((line for line in lines if not line.endswith(":")), "")
         if reply.cut or not written.endswith(_QUESTION_MARKS):
-            raise ModelCallError(f"{self.name} did not rewrite the follow-up as a question. Ask a whole question.")
+            raise ModelCallError(
+                f"{self.name} did not rewrite the follow-up as a question. Ask a whole question."
+            )
         return check_question(written, question["options"])
 
     def vanilla_characters(self, question: Question, documents: Sequence[Document]) -> int:
@@ -192,11 +221,19 @@ class LLMReader:
     ) -> list[BaseMessage]:
         context, prompts = render_documents(documents), self._allocator.prompts
         return prompts.render(
-            "answer", question["text"], question["options"], may_abstain=not forced, documents=context
+            "answer",
+            question["text"],
+            question["options"],
+            may_abstain=not forced,
+            documents=context,
         )
 
     async def _ask_for_answer(
-        self, question: Question, request: Request, documents: Sequence[Document], budget: CallBudget
+        self,
+        question: Question,
+        request: Request,
+        documents: Sequence[Document],
+        budget: CallBudget,
     ) -> tuple[Reply, list[Note]]:
         """Return the model's answer, streamed, and notes on how it came.
 
@@ -208,7 +245,9 @@ class LLMReader:
         model, instruction = self._allocator, str(request.messages[0].text)
         # Numbers in place of ids, which traces would show.
         ids = list(dict.fromkeys(map(article_id, documents)))
-        articles = {document_key(document): ids.index(article_id(document)) for document in documents}
+        articles = {
+            document_key(document): ids.index(article_id(document)) for document in documents
+        }
         request = replace(request, streamed=True, articles=articles)
         reply = await model.ask(request, budget)
         if (reason := why_no_answer(reply.text, question, instruction)) is None:
@@ -218,7 +257,10 @@ class LLMReader:
         second = await model.ask(replace(request, messages=messages, again=True), budget)
         instruction = "\n".join([instruction, *(message.text for message in repair)])
         if (still := why_no_answer(second.text, question, instruction)) is not None:
-            raise ModelCallError(f"{model.name} gave no answer, twice; of its last reply: {still}. Use a larger model.")
+            raise ModelCallError(
+                f"{model.name} gave no answer, twice; of its last reply: {still}. Use a larger "
+                f"model."
+            )
         message = f"The model's first reply was not an answer ({reason}) and was asked for again."
         return second, [note("info", "asked_again", message)]
 
@@ -228,7 +270,8 @@ class LLMReader:
         model = self._allocator
         if rounds > MAX_ROUNDS or max(map(len, texts)) > room:
             raise ModelCallError(
-                f"The evidence does not fit into the input window of {model.name}; rounds of condensing: {rounds - 1}. "
+                f"The evidence does not fit into the input window of {model.name}; rounds of "
+                f"condensing: {rounds - 1}. "
                 "Use a model with a larger window for the answer, or retrieve fewer documents."
             )
         prompts = [

@@ -52,7 +52,9 @@ def note_lines(notes: Sequence[Note], text: str, *levels: Level) -> list[str]:
     lines: dict[object, list[Note]] = {}
     for place, each in enumerate(by_level(notes)):
         if each["kind"] != SUPPORTED:
-            lines.setdefault((each["start"], each["end"]) if "start" in each else place, []).append(each)
+            lines.setdefault((each["start"], each["end"]) if "start" in each else place, []).append(
+                each
+            )
     return [
         f"{_sentence(line[0], text)}{' '.join(each['message'] for each in line)}"
         for line in lines.values()

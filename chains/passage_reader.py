@@ -27,7 +27,17 @@ NOTHING_WRITTEN = "Closest passages. No model was used, so no answer was written
 _NEAREST = 3
 _NO_CHOICE = "No option was chosen, as no model was used."
 _RESULT_LABELS = ("result", "finding", "conclusion", "interpretation")
-_OTHER_LABELS = ("background", "context", "introduction", "objective", "aim", "purpose", "method", "design", "setting")
+_OTHER_LABELS = (
+    "background",
+    "context",
+    "introduction",
+    "objective",
+    "aim",
+    "purpose",
+    "method",
+    "design",
+    "setting",
+)
 
 
 class PassageReader:
@@ -50,12 +60,18 @@ class PassageReader:
         return extraction_of(index, documents, "evidence" if quotes else "none", quotes=quotes)
 
     async def areduce(
-        self, question: Question, documents: Sequence[Document], extractions: Sequence[Extraction], budget: CallBudget
+        self,
+        question: Question,
+        documents: Sequence[Document],
+        extractions: Sequence[Extraction],
+        budget: CallBudget,
     ) -> Draft:
         """Return the closest of all passages; they are ranked together, as rarity and similarity are relative."""
         return await asyncio.to_thread(self._draft, question, documents)
 
-    async def aanswer(self, question: Question, documents: Sequence[Document], stage: str, budget: CallBudget) -> Draft:
+    async def aanswer(
+        self, question: Question, documents: Sequence[Document], stage: str, budget: CallBudget
+    ) -> Draft:
         """Return the closest passages."""
         return await asyncio.to_thread(self._draft, question, documents)
 
@@ -64,7 +80,11 @@ class PassageReader:
 
     def _partition(self, query: str, documents: Sequence[Document]) -> list[Quote]:
         _, specific = self._ranker.features(query, documents)
-        return [self._excerpt(query, document) for document, held in zip(documents, specific, strict=True) if held]
+        return [
+            self._excerpt(query, document)
+            for document, held in zip(documents, specific, strict=True)
+            if held
+        ]
 
     def _draft(self, question: Question, documents: Sequence[Document]) -> Draft:
         query = question["text"]
@@ -72,7 +92,9 @@ class PassageReader:
         if not ranked:
             return _draft(self._abstention(query, documents), question, abstained=True)
         quotes = [self._excerpt(query, document, probability) for document, probability in ranked]
-        lines = [_line(quote, document) for quote, (document, _) in zip(quotes, ranked, strict=True)]
+        lines = [
+            _line(quote, document) for quote, (document, _) in zip(quotes, ranked, strict=True)
+        ]
         return _draft("\n\n".join([NOTHING_WRITTEN, *lines]), question, quotes=quotes)
 
     def _excerpt(self, query: str, document: Document, probability: float | None = None) -> Quote:
@@ -82,13 +104,18 @@ class PassageReader:
         sentences = split_sentences(text)
         if end - start > SHORT and sentences:
             start, end = self._best_run(query, document, sentences)
-        quote = Quote(text=text[start:end], document_id=str(document.id), start=start, end=end, match="exact")
+        quote = Quote(
+            text=text[start:end], document_id=str(document.id), start=start, end=end, match="exact"
+        )
         return quote if probability is None else {**quote, "score": probability}
 
-    def _best_run(self, query: str, document: Document, sentences: list[tuple[int, int]]) -> tuple[int, int]:
+    def _best_run(
+        self, query: str, document: Document, sentences: list[tuple[int, int]]
+    ) -> tuple[int, int]:
         """Return the place of the shortest run of sentences of one section that holds most of the question.
 
-        Of the runs that hold at least half of what the best one holds, those of results and conclusions come first.
+        Of the runs that hold at least half of what the best one holds, those of results and
+        conclusions come first.
         """
         texts = [document.page_content[start:end] for start, end in sentences]
         holds, rarity = self._ranker.terms(query, texts)
@@ -105,9 +132,17 @@ class PassageReader:
     def _abstention(self, query: str, documents: Sequence[Document]) -> str:
         """Say why there is no passage to show, and name the nearest titles."""
         words = self._ranker.missing(query, documents) if documents else []
-        why = f"No passage mentions: {', '.join(words)}." if words else "No passage comes close to the question."
+        why = (
+            f"No passage mentions: {', '.join(words)}."
+            if words
+            else "No passage comes close to the question."
+        )
         titles = list(dict.fromkeys(filter(None, map(title_of, documents))))[:_NEAREST]
-        nearest = f" The nearest titles: {'; '.join(title.rstrip('.') for title in titles)}." if titles else ""
+        nearest = (
+            f" The nearest titles: {'; '.join(title.rstrip('.') for title in titles)}."
+            if titles
+            else ""
+        )
         return f"{why}{nearest} No model was used."
 
 
@@ -122,10 +157,15 @@ def _line(quote: Quote, document: Document) -> str:
     words = without_bullet(" ".join(quote["text"].split()))
     if document.page_content.strip() == title_of(document).strip():
         words = f"{words} (only the title is known)"
-    return f"- {read_under(document, quote['start'] or 0)} {words}".replace("  ", " ") + f" {cite(document)}"
+    return (
+        f"- {read_under(document, quote['start'] or 0)} {words}".replace("  ", " ")
+        + f" {cite(document)}"
+    )
 
 
-def _draft(text: str, question: Question, *, quotes: Sequence[Quote] = (), abstained: bool = False) -> Draft:
+def _draft(
+    text: str, question: Question, *, quotes: Sequence[Quote] = (), abstained: bool = False
+) -> Draft:
     return Draft(
         text=text,
         choice=None,

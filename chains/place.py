@@ -9,7 +9,9 @@ from langchain_core.documents import Document
 from briefcontext.chains.reader import CUT_AT
 from briefcontext.knowledge.sentences import list_lines, without_bullet
 
-_BARRING = re.compile(r"\b(?:not|never|avoid|abandon|contra-?indicat|withdrawn|obsolete)", re.IGNORECASE)
+_BARRING = re.compile(
+    r"\b(?:not|never|avoid|abandon|contra-?indicat|withdrawn|obsolete)", re.IGNORECASE
+)
 """In a heading: what stands under it is not to be done."""
 
 
@@ -25,7 +27,9 @@ def find_place(document: Document, start: int = 0) -> Place:
     """Return where a place in a document is, by its offset in the document's text."""
     metadata = document.metadata
     offset = chunk_start(document) + int(metadata.get(CUT_AT, 0)) + start
-    heading, paragraph = next(reversed(_starts(document, "paragraph_starts", 3, offset)), ("", None))
+    heading, paragraph = next(
+        reversed(_starts(document, "paragraph_starts", 3, offset)), ("", None)
+    )
     paragraph = paragraph if isinstance(paragraph, int) and paragraph else None
     # LangChain's loaders count pages from 0.
     page = metadata.get("page") if metadata.get("kind") == "pdf" else None
@@ -38,8 +42,9 @@ def find_place(document: Document, start: int = 0) -> Place:
 def read_under(document: Document, start: int = 0, *, every_heading: bool = False) -> str:
     """Return what a sentence must not be read without: what introduces its list, and a heading that bars it.
 
-    An item of a list that no line ending in a colon introduces has the heading of its section, whatever that says; with
-    `every_heading` each sentence has it. The result is empty, or ends as a sentence or in a colon.
+    An item of a list that no line ending in a colon introduces has the heading of its section,
+    whatever that says; with `every_heading` each sentence has it. The result is empty, or ends as a
+    sentence or in a colon.
     """
     before = str(document.metadata.get("list_lines") or "")
     lines = list_lines(before + document.page_content, len(before) + start)
@@ -48,7 +53,9 @@ def read_under(document: Document, start: int = 0, *, every_heading: bool = Fals
     above = [line for line in above if line[-1] not in ".!?" or _BARRING.search(line)]
     heading = find_place(document, start).section
     told = not lines or bool(above and above[-1].endswith(":"))
-    itself = document.page_content[start : start + len(heading) + 9].strip("#*_ \t").startswith(heading)
+    itself = (
+        document.page_content[start : start + len(heading) + 9].strip("#*_ \t").startswith(heading)
+    )
     if (
         heading
         and not itself
@@ -56,7 +63,9 @@ def read_under(document: Document, start: int = 0, *, every_heading: bool = Fals
         and heading not in "\n".join(above)
     ):
         above.insert(0, heading)
-    return " ".join(f"{' '.join(line.split())}{'' if line[-1] in '.!?:' else ':'}" for line in above)
+    return " ".join(
+        f"{' '.join(line.split())}{'' if line[-1] in '.!?:' else ':'}" for line in above
+    )
 
 
 def chunk_start(document: Document) -> int:
@@ -80,6 +89,8 @@ def _starts(document: Document, name: str, width: int, offset: int) -> list[list
         listed = json.loads(str(document.metadata.get(name) or "[]"))
     except (ValueError, RecursionError):
         return []
-    entries = [each for each in listed if isinstance(each, list)] if isinstance(listed, list) else []
+    entries = (
+        [each for each in listed if isinstance(each, list)] if isinstance(listed, list) else []
+    )
     places = [each for each in entries if len(each) == width and isinstance(each[0], int)]
     return [each[1:] for each in places if each[0] <= offset]

@@ -25,17 +25,22 @@ def check_question(text: object, options: object = None) -> Question:
     """Return the question with outer white space removed, or say what is wrong with it.
 
     Raises:
-        InputError: the question is blank or no text, or it or its options are too long; there is only one option, or
+        InputError: the question is blank or no text, or it or its options are too long; there is
+            only one option, or
             one is blank; a text holds half of a surrogate pair, which no model can be sent.
     """
     if not isinstance(text, str | None):
         raise InputError(f"The question must be a text, not {type(text).__name__}.")
     if text is None or not text.strip():
-        raise InputError("The question is empty. Ask one, for example: Which drug is first choice for type 2 diabetes?")
+        raise InputError(
+            "The question is empty. Ask one, for example: Which drug is first choice for type 2 "
+            "diabetes?"
+        )
     text = text.strip()
     if len(text) > MAX_QUESTION_CHARACTERS:
         raise InputError(
-            f"The question has {len(text):,} characters; at most {MAX_QUESTION_CHARACTERS:,} are taken. "
+            f"The question has {len(text):,} characters; at most {MAX_QUESTION_CHARACTERS:,} are "
+            f"taken. "
             "Shorten it, and put long material into a knowledge base."
         )
     _check_characters(text, "The question")
@@ -58,7 +63,8 @@ def check_earlier(earlier: object) -> list[str]:
 def _check_characters(text: str, what: str) -> None:
     if found := lone_surrogate(text):
         raise InputError(
-            f"{what} holds U+{ord(found[0]):04X} at character {found.start() + 1}, which is half of a character (a "
+            f"{what} holds U+{ord(found[0]):04X} at character {found.start() + 1}, which is half "
+            f"of a character (a "
             "lone surrogate, as a text cut within an emoji leaves it, or one that is not UTF-8). "
             "Remove it, or write the whole character."
         )
@@ -75,16 +81,25 @@ def _check_options(options: object) -> dict[str, str]:
     checked: dict[str, str] = {}
     for given, text in options.items():
         letter = str(given).strip().upper()
-        if not (len(letter) == 1 and letter.isalpha()) or not isinstance(text, str) or not text.strip():
-            raise InputError(f"Option {given!r} needs a single letter and a text, for example A=yes.")
+        if (
+            not (len(letter) == 1 and letter.isalpha())
+            or not isinstance(text, str)
+            or not text.strip()
+        ):
+            raise InputError(
+                f"Option {given!r} needs a single letter and a text, for example A=yes."
+            )
         if letter in checked:
-            raise InputError(f"Option {letter} is given twice. Give each option a letter of its own.")
+            raise InputError(
+                f"Option {letter} is given twice. Give each option a letter of its own."
+            )
         _check_characters(text, f"Option {letter}")
         checked[letter] = text.strip()
     if len(checked) < 2:
         raise InputError("Multiple choice needs at least two options, for example A=yes B=no.")
     if (length := sum(map(len, checked.values()))) > MAX_QUESTION_CHARACTERS:
         raise InputError(
-            f"The options have {length:,} characters; at most {MAX_QUESTION_CHARACTERS:,} are taken. Shorten them."
+            f"The options have {length:,} characters; at most {MAX_QUESTION_CHARACTERS:,} are "
+            f"taken. Shorten them."
         )
     return checked

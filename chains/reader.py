@@ -38,7 +38,10 @@ class Quote(TypedDict):
 
 def distinct(quotes: Iterable[Quote]) -> list[Quote]:
     """Return quotes in their order, those of the same words in the same place once."""
-    once = {(quote["document_id"], quote["start"], quote["end"], quote["text"]): quote for quote in quotes}
+    once = {
+        (quote["document_id"], quote["start"], quote["end"], quote["text"]): quote
+        for quote in quotes
+    }
     return list(once.values())
 
 
@@ -106,11 +109,13 @@ class Draft(TypedDict):
 class Reader(Protocol):
     """Answers from documents: in one call, or by extracting from partitions and reducing.
 
-    All documents carry citation keys (`briefcontext.chains.citation.assign_keys`). The budget bounds a method's
-    model calls and records them. Each method raises a `ModelError` when a call fails for good.
+    All documents carry citation keys (`briefcontext.chains.citation.assign_keys`). The budget
+    bounds a method's model calls and records them. Each method raises a `ModelError` when a call
+    fails for good.
 
-    A reader may have a method `parts` besides: `LLMReader.parts` divides documents so that each part fits into the
-    model's input window. One that passes the other methods on to a reader within passes `parts` on, too.
+    A reader may have a method `parts` besides: `LLMReader.parts` divides documents so that each
+    part fits into the model's input window. One that passes the other methods on to a reader within
+    passes `parts` on, too.
     """
 
     @property
@@ -123,11 +128,17 @@ class Reader(Protocol):
         """Find in one partition what bears on the question."""
 
     async def areduce(
-        self, question: Question, documents: Sequence[Document], extractions: Sequence[Extraction], budget: CallBudget
+        self,
+        question: Question,
+        documents: Sequence[Document],
+        extractions: Sequence[Extraction],
+        budget: CallBudget,
     ) -> Draft:
         """Answer from the evidence of the partitions."""
 
-    async def aanswer(self, question: Question, documents: Sequence[Document], stage: str, budget: CallBudget) -> Draft:
+    async def aanswer(
+        self, question: Question, documents: Sequence[Document], stage: str, budget: CallBudget
+    ) -> Draft:
         """Answer from all documents at once, in the order given; `stage` names the call in the ledger."""
 
     def vanilla_characters(self, question: Question, documents: Sequence[Document]) -> int | None:

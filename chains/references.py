@@ -52,7 +52,9 @@ class Reference(TypedDict):
     """The reference in the style of the National Library of Medicine."""
 
 
-def list_references(citations: Sequence[Citation], documents: Sequence[Document]) -> list[Reference]:
+def list_references(
+    citations: Sequence[Citation], documents: Sequence[Document]
+) -> list[Reference]:
     """Return the articles that are cited, in the order of their numbers.
 
     Args:
@@ -98,7 +100,11 @@ def _reference(number: str, citation: Citation, document: Document) -> Reference
 
     source, url, title = citation["source_id"], citation["url"], " ".join(citation["title"].split())
     # Reference managers have no field for it, and PubMed writes it so.
-    title = f"RETRACTED: {title}" if citation["retracted"] and not _SAYS_RETRACTED.match(title) else title
+    title = (
+        f"RETRACTED: {title}"
+        if citation["retracted"] and not _SAYS_RETRACTED.match(title)
+        else title
+    )
     reference = Reference(
         number=number,
         keys=[],
@@ -130,7 +136,13 @@ def _in_nlm_style(reference: Reference) -> str:
     ids += [f"PMID: {reference['pmid']}"] if reference["pmid"] else []
     if _PMC.fullmatch(reference["source_id"]):
         ids.append(f"PMCID: {reference['source_id']}")
-    parts = [", ".join(authors), reference["title"], reference["journal"], f"{reference['year'] or ''}{printed}", *ids]
+    parts = [
+        ", ".join(authors),
+        reference["title"],
+        reference["journal"],
+        f"{reference['year'] or ''}{printed}",
+        *ids,
+    ]
     written = [part if part.endswith((".", "?", "!")) else f"{part}." for part in parts if part]
     return " ".join([*written, *([] if ids else [reference["source_id"]])])
 
@@ -142,12 +154,16 @@ _PAGES = re.compile(r"(\w*?)(\d+)-(\w*?)(\d+)$")
 
 def write_references(references: Sequence[Reference], format: ReferenceFormat) -> str:
     """Return references in one of the formats, as text that ends with a line break; empty where there are none."""
-    return REFERENCE_FORMATS[format]([_on_one_line(each) for each in references]) if references else ""
+    return (
+        REFERENCE_FORMATS[format]([_on_one_line(each) for each in references]) if references else ""
+    )
 
 
 def _on_one_line(reference: Reference) -> Reference:
     """Return a reference without line breaks, which would begin another field or entry."""
-    lines: Any = {name: _line(value) if isinstance(value, str) else value for name, value in reference.items()}
+    lines: Any = {
+        name: _line(value) if isinstance(value, str) else value for name, value in reference.items()
+    }
     lines["authors"] = list(map(_line, reference["authors"]))
     written: Reference = lines
     return written
@@ -166,7 +182,9 @@ def _ris(references: Sequence[Reference]) -> str:
         def set_header(self, count: int) -> str:
             return ""  # A file of RIS begins with a type; rispy's own begins with a number.
 
-    return str(rispy.dumps([_ris_entry(reference) for reference in references], implementation=Writer))
+    return str(
+        rispy.dumps([_ris_entry(reference) for reference in references], implementation=Writer)
+    )
 
 
 def _ris_entry(reference: Reference) -> dict[str, Any]:
@@ -208,10 +226,14 @@ def _bibtex(references: Sequence[Reference]) -> str:
         return str(unicode_to_latex(_without_braces(text)))
 
     def entry(reference: Reference) -> Entry:
-        written = {name: latex(str(reference[name] or "")) for name in ("title", "journal", "year", "volume")}
+        written = {
+            name: latex(str(reference[name] or ""))
+            for name in ("title", "journal", "year", "volume")
+        }
         # Braces keep a title's capitals, and a group from being split into names.
         authors = [
-            name if ", " in name and " and " not in name else f"{{{name}}}" for name in map(latex, reference["authors"])
+            name if ", " in name and " and " not in name else f"{{{name}}}"
+            for name in map(latex, reference["authors"])
         ]
         known = {
             "author": " and ".join(authors),
@@ -219,9 +241,15 @@ def _bibtex(references: Sequence[Reference]) -> str:
             "title": f"{{{written['title']}}}",
             "number": latex(reference["issue"]),
             "pages": "--".join(filter(None, map(latex, _first_and_last(reference["pages"])))),
-            **{name: _without_braces(reference[name] or "").replace("\\", "") for name in ("doi", "pmid", "url")},
+            **{
+                name: _without_braces(reference[name] or "").replace("\\", "")
+                for name in ("doi", "pmid", "url")
+            },
         }
-        name = re.sub(r"[^A-Za-z]", "", (reference["authors"] or ["ref"])[0].partition(",")[0]) or "ref"
+        name = (
+            re.sub(r"[^A-Za-z]", "", (reference["authors"] or ["ref"])[0].partition(",")[0])
+            or "ref"
+        )
         fields = [Field(field, value) for field, value in known.items() if value]
         kind = "article" if reference["journal"] else "misc"
         return Entry(kind, f"{name}{reference['year'] or ''}-{reference['number']}", fields)
@@ -266,7 +294,11 @@ _PLURALS = {
 }
 
 
-_CONFLICT = {True: "they contradict each other", False: "no conflict reported", None: "not checked for conflicts"}
+_CONFLICT = {
+    True: "they contradict each other",
+    False: "no conflict reported",
+    None: "not checked for conflicts",
+}
 
 
 def summarise_evidence(
@@ -281,7 +313,10 @@ def summarise_evidence(
     parts.append(_CONFLICT[conflict])
     known = newest or study_types.keys() - {"unknown"}
     return Evidence(
-        study_types=study_types, newest=newest, conflict=conflict, summary="; ".join(parts) if known else ""
+        study_types=study_types,
+        newest=newest,
+        conflict=conflict,
+        summary="; ".join(parts) if known else "",
     )
 
 

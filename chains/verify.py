@@ -63,7 +63,11 @@ class Verifier(Protocol):
         """The judge's name."""
 
     async def averify(
-        self, question: str, claims: Sequence[Claim], passages: Mapping[str, "Passage"], budget: CallBudget
+        self,
+        question: str,
+        claims: Sequence[Claim],
+        passages: Mapping[str, "Passage"],
+        budget: CallBudget,
     ) -> Verification:
         """Return the verdicts; a failure is an error in words."""
 
@@ -93,7 +97,9 @@ class Passage(NamedTuple):
         return (shown.strip() or text)[:limit]
 
 
-def cited_passages(citations: Sequence[Citation], documents: Sequence[Document]) -> dict[str, Passage]:
+def cited_passages(
+    citations: Sequence[Citation], documents: Sequence[Document]
+) -> dict[str, Passage]:
     """Return the passages that an answer cites, by the citations' keys."""
     by_id = {str(document.id): document for document in documents}
     return {
@@ -140,12 +146,18 @@ class _Verdict(BaseModel):
     @field_validator("verdict", mode="before")
     @classmethod
     def _as_word(cls, given: Any) -> Any:
-        return given.strip().lower().replace(" ", "_").replace("-", "_") if isinstance(given, str) else given
+        return (
+            given.strip().lower().replace(" ", "_").replace("-", "_")
+            if isinstance(given, str)
+            else given
+        )
 
     @field_validator("difference", mode="before")
     @classmethod
     def _as_text(cls, given: Any) -> str:
-        return "" if given is None else " ".join(encodable(str(given)).split())[:_LONGEST_DIFFERENCE]
+        return (
+            "" if given is None else " ".join(encodable(str(given)).split())[:_LONGEST_DIFFERENCE]
+        )
 
 
 class Verdicts(BaseModel):
@@ -168,7 +180,11 @@ class ModelVerifier:
         return self._model.name
 
     async def averify(
-        self, question: str, claims: Sequence[Claim], passages: Mapping[str, Passage], budget: CallBudget
+        self,
+        question: str,
+        claims: Sequence[Claim],
+        passages: Mapping[str, Passage],
+        budget: CallBudget,
     ) -> Verification:
         """Return the verdicts of all calls; those of a call that failed are missing."""
         try:
@@ -180,7 +196,9 @@ class ModelVerifier:
         judgements = {claim: judged for each in found for claim, judged in each.judgements.items()}
         return Verification(judgements, next((each.error for each in found if each.error), None))
 
-    def _prompt(self, question: str, claims: Sequence[Claim], contexts: Mapping[str, str]) -> list[BaseMessage]:
+    def _prompt(
+        self, question: str, claims: Sequence[Claim], contexts: Mapping[str, str]
+    ) -> list[BaseMessage]:
         cited = dict.fromkeys(key for claim in claims for key in claim.keys)
         sentences = [_sentence(number, claim) for number, claim in enumerate(claims, 1)]
         return self._model.prompts.render(
@@ -192,7 +210,11 @@ class ModelVerifier:
         )
 
     async def _ask(
-        self, question: str, claims: Sequence[Claim], contexts: Mapping[str, str], budget: CallBudget
+        self,
+        question: str,
+        claims: Sequence[Claim],
+        contexts: Mapping[str, str],
+        budget: CallBudget,
     ) -> Verification:
         """Ask for verdicts, and once more if the reply cannot be read."""
         messages = self._prompt(question, claims, contexts)
@@ -201,13 +223,18 @@ class ModelVerifier:
             try:
                 return _read(reply.text, claims)
             except ValueError as error:
-                repair = self._model.prompts.render("repair", question, {}, error=first_line(error)[:200])
+                repair = self._model.prompts.render(
+                    "repair", question, {}, error=first_line(error)[:200]
+                )
             reply = await self._model.ask(
-                Request(VERIFY, [*messages, AIMessage(reply.text or "{}"), *repair], Verdicts), budget
+                Request(VERIFY, [*messages, AIMessage(reply.text or "{}"), *repair], Verdicts),
+                budget,
             )
             return _read(reply.text, claims)
         except ValueError as error:
-            return Verification({}, f"The reply of {self.name} could not be read: {first_line(error)[:200]}.")
+            return Verification(
+                {}, f"The reply of {self.name} could not be read: {first_line(error)[:200]}."
+            )
         except BriefContextError as error:
             return Verification({}, str(error))
 
@@ -251,7 +278,9 @@ def _groups(
     return groups
 
 
-def _contexts(claim: Claim, passages: Mapping[str, Passage], room: int | None) -> dict[str, str] | None:
+def _contexts(
+    claim: Claim, passages: Mapping[str, Passage], room: int | None
+) -> dict[str, str] | None:
     """Return the passages of a claim as the judge is given them; None if they do not fit."""
     cited = {key: passages[key] for key in claim.keys}
     limit = PASSAGE_CHARACTERS
@@ -260,7 +289,10 @@ def _contexts(claim: Claim, passages: Mapping[str, Passage], room: int | None) -
         limit = min(limit, (room - _length([claim], empty)) // len(cited))
     if limit < _LEAST_CHARACTERS:
         return None
-    return {key: render_passage(key, passage.document, passage.context(limit)) for key, passage in cited.items()}
+    return {
+        key: render_passage(key, passage.document, passage.context(limit))
+        for key, passage in cited.items()
+    }
 
 
 def _length(claims: Sequence[Claim], contexts: Mapping[str, str]) -> int:
@@ -286,7 +318,11 @@ class EntailmentVerifier:
         self.name = name
 
     async def averify(
-        self, question: str, claims: Sequence[Claim], passages: Mapping[str, Passage], budget: CallBudget
+        self,
+        question: str,
+        claims: Sequence[Claim],
+        passages: Mapping[str, Passage],
+        budget: CallBudget,
     ) -> Verification:
         """Return the verdicts, computed in a thread."""
         pairs: list[tuple[str, str]] = []

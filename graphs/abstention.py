@@ -21,9 +21,12 @@ def without_evidence(state: State) -> Draft:
     missing = [f"{failed} could not be read"] if failed else []
     missing += [f"{unused} gave only quotes that do not stand in them"] if unused else []
     if not missing:
-        return _abstention("The documents were read, and none of them contains evidence on this question.")
+        return _abstention(
+            "The documents were read, and none of them contains evidence on this question."
+        )
     return _abstention(
-        f"No evidence on this question was found, but of {len(extractions)} partitions of the documents "
+        f"No evidence on this question was found, but of {len(extractions)} partitions of the "
+        f"documents "
         f"{' and '.join(missing)}. There may be evidence in them all the same."
     )
 
@@ -36,17 +39,20 @@ def _no_document(state: State, settings: Settings) -> str:
     how = "given with" if state["given"] else "found for"
     if count := len(state["retracted"]):
         return (
-            f"All documents that were {how} this question are retracted articles ({count}) and were left out, "
+            f"All documents that were {how} this question are retracted articles ({count}) and "
+            f"were left out, "
             "so there is nothing to answer from."
         )
     if state["given"]:
         return "No document was given with this question, so there is nothing to answer from."
     if filters := settings.filters:
         return (
-            f"No document that fulfils the filters ({filters}) was retrieved for this question, so there is nothing to "
+            f"No document that fulfils the filters ({filters}) was retrieved for this question, so "
+            f"there is nothing to "
             f"answer from. {WIDEN}"
         )
     return (
-        "No document was retrieved for this question, so there is nothing to answer from. Ask in other words, and "
+        "No document was retrieved for this question, so there is nothing to answer from. Ask in "
+        "other words, and "
         "check that what is searched holds any documents."
     )

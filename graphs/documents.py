@@ -19,31 +19,45 @@ def given_ranking(documents: object, settings: Settings) -> list[Document]:
     """
     if settings.filters:
         raise InputError(
-            f"Filters ({settings.filters}) are for what is retrieved, and documents were given with the "
+            f"Filters ({settings.filters}) are for what is retrieved, and documents were given "
+            f"with the "
             "question. Leave out the one or the other."
         )
     most = settings.most_documents
     if not isinstance(documents, list | tuple):
-        raise InputError(f"documents must be a list of documents, best first, not {type(documents).__name__}.")
+        raise InputError(
+            f"documents must be a list of documents, best first, not {type(documents).__name__}."
+        )
     if len(documents) > most:
-        raise InputError(f"{len(documents):,} documents are given, and at most {most:,} are taken. Give the best.")
-    return as_ranking([_document(document, place) for place, document in enumerate(documents, start=1)])
+        raise InputError(
+            f"{len(documents):,} documents are given, and at most {most:,} are taken. Give the "
+            f"best."
+        )
+    return as_ranking(
+        [_document(document, place) for place, document in enumerate(documents, start=1)]
+    )
 
 
 def _document(given: object, place: int) -> Document:
     if isinstance(given, Mapping):
         text, metadata, id = given.get("page_content"), given.get("metadata") or {}, given.get("id")
         if isinstance(text, str) and isinstance(metadata, Mapping):
-            given = Document(page_content=text, metadata=dict(metadata), id=None if id is None else str(id))
+            given = Document(
+                page_content=text, metadata=dict(metadata), id=None if id is None else str(id)
+            )
     if not isinstance(given, Document) or not given.page_content.strip():
         raise InputError(
-            f"Document {place} cannot be used: it needs a text that is not blank, as page_content. Give LangChain "
-            "documents, or mappings of page_content, metadata and id, as their model_dump() gives them (not to_json())."
+            f"Document {place} cannot be used: it needs a text that is not blank, as page_content. "
+            f"Give LangChain "
+            "documents, or mappings of page_content, metadata and id, as their model_dump() gives "
+            "them (not to_json())."
         )
     return given
 
 
-def without_retracted(found: Sequence[Document], settings: Settings) -> tuple[list[Document], list[str]]:
+def without_retracted(
+    found: Sequence[Document], settings: Settings
+) -> tuple[list[Document], list[str]]:
     """Return the first k usable documents, and the ids of retracted articles that were left out.
 
     An older version of an article is also left out.
@@ -72,6 +86,9 @@ def more_to_ask(found: Sequence[Document], wanted: int, settings: Settings) -> i
 def encodable_document(document: Document) -> Document:
     """Replace lone surrogates in a document's text and metadata."""
     metadata = {
-        name: encodable(value) if isinstance(value, str) else value for name, value in document.metadata.items()
+        name: encodable(value) if isinstance(value, str) else value
+        for name, value in document.metadata.items()
     }
-    return document.model_copy(update={"page_content": encodable(document.page_content), "metadata": metadata})
+    return document.model_copy(
+        update={"page_content": encodable(document.page_content), "metadata": metadata}
+    )

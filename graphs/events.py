@@ -158,12 +158,16 @@ class AnswerTokens:
         message, metadata = part
         if "stage" not in metadata:
             return
-        if self._call != (call := (metadata["stage"], metadata.get("attempt"), metadata.get("again"))):
+        if self._call != (
+            call := (metadata["stage"], metadata.get("attempt"), metadata.get("again"))
+        ):
             self._call, self._reply = call, ""
             self._begin_anew()
         self._reply += message.text
         unfinished = isinstance(message, AIMessageChunk) and message.chunk_position != "last"
-        words = before_quotes(without_reasoning(self._reply, unfinished=unfinished), unfinished=unfinished)
+        words = before_quotes(
+            without_reasoning(self._reply, unfinished=unfinished), unfinished=unfinished
+        )
         words = number_tokens(words, metadata.get("articles") or {}, unfinished=unfinished)
         if not words.startswith(self._shown):  # It turns out to have been a thought.
             self._begin_anew()
@@ -180,7 +184,9 @@ def emit(event: Event) -> None:
     """Write an event to the `custom` stream of the current run and to the log."""
     # Words of questions, documents and models are not logged; errors may quote them.
     values = " ".join(
-        f"{name}={value}" for name, value in event.items() if name not in ("event", "reason", "error", "question")
+        f"{name}={value}"
+        for name, value in event.items()
+        if name not in ("event", "reason", "error", "question")
     )
     _logger.info("%s %s", event["event"], values)
     get_stream_writer()(event)

@@ -1,6 +1,7 @@
 """The BriefContext graph: retrieve, check the rankings, and read in one call or by map and reduce.
 
-START -> retrieve -> preflight -+- rankings agree ------> vanilla | order_preserving -+-> verify -> END
+START -> retrieve -> preflight -+- rankings agree ------> vanilla | order_preserving -+-> verify ->
+END
                                 +- rankings disagree ---> map_fanout =Send=> extract (x M) -> reduce -+
                                 +- nothing retrieved ---> abstain -> END
 """
@@ -107,7 +108,8 @@ def build_graph(
     """
     if not (isinstance(settings, type) and issubclass(settings, Settings)):
         raise InputError(
-            "settings takes a class: Settings or a subclass. Pass values with the question, as context=Settings(…)."
+            "settings takes a class: Settings or a subclass. Pass values with the question, as "
+            "context=Settings(…)."
         )
     if model is not None and reader is not None:
         raise InputError("model and reader are both given. Pass one of them.")

@@ -26,7 +26,12 @@ from briefcontext.errors import InputError, ModelCallError
 from briefcontext.files import encodable
 from briefcontext.graphs import resources
 from briefcontext.graphs.abstention import FILTERED, without_documents, without_evidence
-from briefcontext.graphs.documents import encodable_document, given_ranking, more_to_ask, without_retracted
+from briefcontext.graphs.documents import (
+    encodable_document,
+    given_ranking,
+    more_to_ask,
+    without_retracted,
+)
 from briefcontext.graphs.events import (
     Answered,
     Answering,
@@ -59,7 +64,9 @@ Update = dict[str, Any]
 """The fields of the state that a node sets."""
 
 
-def async_node(function: Callable[[Any], Coroutine[Any, Any, Update]]) -> RunnableLambda[Any, Update]:
+def async_node(
+    function: Callable[[Any], Coroutine[Any, Any, Update]],
+) -> RunnableLambda[Any, Update]:
     """Return an async function as a node of graphs that run synchronously or asynchronously."""
     return RunnableLambda(lambda state: wait_for(function(state)), function, function.__name__)
 
@@ -158,44 +165,82 @@ class Nodes:
         statistics = None if retriever is None else retriever.term_statistics
         text, documents = state["asked"]["text"], state["ranking"]
         if (calibration := resources.calibration(settings)) is None or not documents:
-            preflight = compare_rankings(documents, BM25Pool(documents, statistics).scores(text), settings)
+            preflight = compare_rankings(
+                documents, BM25Pool(documents, statistics).scores(text), settings
+            )
         else:
             caution = calibration.check(None if ranks is None else ranks.dense_over, settings.top_k)
             rankings = TwoRankings.of(text, documents, statistics)
             compared = compare_rankings(documents, rankings.bm25.tolist(), settings)
             preflight = with_prediction(compared, calibration.predict(rankings), caution)
-        route, reason = decide_route(preflight, settings, one_ranking=ranks is not None and ranks.ranks_by_bm25)
+        route, reason = decide_route(
+            preflight, settings, one_ranking=ranks is not None and ranks.ranks_by_bm25
+        )
         too_long_for = None
-        if route in _ONE_CALL and len(_parts(self._open_reader(), state, documents, route, settings)) > 1:
+        if (
+            route in _ONE_CALL
+            and len(_parts(self._open_reader(), state, documents, route, settings)) > 1
+        ):
             too_long_for, route = route, "map_reduce"
             reason = f"{reason}, but the documents exceed the model's input window"
         emit(RouteDecided(event="route_decided", route=route, reason=reason, iou=preflight["iou"]))
-        return {"preflight": {**preflight, "reason": reason}, "route": route, "too_long_for": too_long_for}
+        return {
+            "preflight": {**preflight, "reason": reason},
+            "route": route,
+            "too_long_for": too_long_for,
+        }
 
     async def map_fanout(self, state: State) -> Update:
         """Group the documents into partitions (ContextMap) that fit the model's window."""
         settings, reader, documents = self._settings(), await self._reader(), state["ranking"]
         size = settings.partition_size
-        documents = order_preserving(documents) if state.get("too_long_for") == "order_preserving" else documents
+        documents = (
+            order_preserving(documents)
+            if state.get("too_long_for") == "order_preserving"
+            else documents
+        )
         groups = (documents[i : i + size] for i in range(0, len(documents), size))
-        return {"partitions": [part for group in groups for part in _parts(reader, state, group, "extract", settings)]}
+        return {
+            "partitions": [
+                part
+                for group in groups
+                for part in _parts(reader, state, group, "extract", settings)
+            ]
+        }
 
     async def extract(self, branch: Partition) -> Update:
         """Extract from one partition. A failed call becomes a failed extraction."""
         settings, reader = self._settings(), await self._reader()
         budget = settings.budget()
         index, of, documents = branch["index"], branch["partitions"], branch["documents"]
-        emit(PartitionStarted(event="partition_started", index=index, partitions=of, documents=len(documents)))
+        emit(
+            PartitionStarted(
+                event="partition_started", index=index, partitions=of, documents=len(documents)
+            )
+        )
         try:
             extraction = await reader.aextract(branch["asked"], documents, index, budget)
         except ModelCallError as error:
             extraction = extraction_of(index, documents, "failed", error=str(error))
-        status, quotes, failure = extraction["status"], len(extraction["quotes"]), extraction["error"] or ""
+        status, quotes, failure = (
+            extraction["status"],
+            len(extraction["quotes"]),
+            extraction["error"] or "",
+        )
         if status == "failed":
-            emit(PartitionFailed(event="partition_failed", index=index, partitions=of, error=failure))
+            emit(
+                PartitionFailed(event="partition_failed", index=index, partitions=of, error=failure)
+            )
         else:
-            emit(PartitionDone(event="partition_done", index=index, partitions=of, status=status, quotes=quotes))
-        return {"extractions": [{**extraction, "finding": encodable(extraction["finding"])}], "calls": budget.calls}
+            emit(
+                PartitionDone(
+                    event="partition_done", index=index, partitions=of, status=status, quotes=quotes
+                )
+            )
+        return {
+            "extractions": [{**extraction, "finding": encodable(extraction["finding"])}],
+            "calls": budget.calls,
+        }
 
     async def reduce(self, state: State) -> Update:
         """Answer from the partitions with evidence (ContextReduce), or abstain without any.
@@ -206,7 +251,9 @@ class Nodes:
         budget, extractions = settings.budget(), state["extractions"]
         failed = [extraction for extraction in extractions if extraction["status"] == "failed"]
         if len(failed) == len(extractions):
-            raise ModelCallError(f"All {len(failed)} partitions failed. The first: {failed[0]['error']}")
+            raise ModelCallError(
+                f"All {len(failed)} partitions failed. The first: {failed[0]['error']}"
+            )
         evidence = sum(extraction["status"] == "evidence" for extraction in extractions)
         forced = getattr(reader, "force_choice", False) and state["asked"]["options"]
         if not evidence and reader.name != PASSAGES and not forced:
@@ -238,7 +285,12 @@ class Nodes:
         return {"answer": answer, "calls": budget.calls}
 
     async def _verified(
-        self, answer: Answer, claims: Sequence[Claim], state: State, settings: Settings, budget: CallBudget
+        self,
+        answer: Answer,
+        claims: Sequence[Claim],
+        state: State,
+        settings: Settings,
+        budget: CallBudget,
     ) -> Answer:
         """Return the answer with the verdicts. A failure becomes a note."""
         reader = await self._reader()
@@ -281,7 +333,9 @@ class Nodes:
 
 def _emit_answered(answer: Answer) -> None:
     citations, calls = len(answer["citations"]), answer["usage"]["calls"]
-    emit(Answered(event="answered", abstained=answer["abstained"], citations=citations, calls=calls))
+    emit(
+        Answered(event="answered", abstained=answer["abstained"], citations=citations, calls=calls)
+    )
 
 
 def _earlier(state: State) -> list[str]:
@@ -290,13 +344,20 @@ def _earlier(state: State) -> list[str]:
     if earlier or not state.get("follow_up"):
         return earlier
     if "asked" not in state:
-        raise InputError("Nothing was asked on this thread before: ask a whole question, or give the earlier ones.")
+        raise InputError(
+            "Nothing was asked on this thread before: ask a whole question, or give the earlier "
+            "ones."
+        )
     return [state["asked"]["text"]]
 
 
-async def _own_question(reader: Reader, asked: Question, earlier: Sequence[str], budget: CallBudget) -> Question:
+async def _own_question(
+    reader: Reader, asked: Question, earlier: Sequence[str], budget: CallBudget
+) -> Question:
     if not isinstance(reader, LLMReader):
-        raise InputError("A follow-up is rewritten by a model, and none is set: ask a whole question.")
+        raise InputError(
+            "A follow-up is rewritten by a model, and none is set: ask a whole question."
+        )
     asked = await reader.arewrite(asked, earlier, budget)
     emit(Rewritten(event="rewritten", question=asked["text"]))
     return asked
@@ -313,12 +374,20 @@ def _parts(
     return parts
 
 
-def _composed(state: State, draft: Draft, budget: CallBudget, reader: Reader, filters: Filters) -> Update:
+def _composed(
+    state: State, draft: Draft, budget: CallBudget, reader: Reader, filters: Filters
+) -> Update:
     notes = list(draft["notes"])
     if state["follow_up_to"]:
         notes.append(note("info", "rewritten", READ_AS.format(question=state["asked"]["text"])))
     if state.get("too_long_for"):
-        notes.append(note("info", IN_PARTS, "The documents exceed the model's input window and were read in parts."))
+        notes.append(
+            note(
+                "info",
+                IN_PARTS,
+                "The documents exceed the model's input window and were read in parts.",
+            )
+        )
     draft = Draft(**{**draft, "notes": notes})
     if draft["abstained"] and filters and state["ranking"]:
         draft = Draft(**{**draft, "text": draft["text"] + FILTERED.format(filters=filters)})
@@ -343,7 +412,9 @@ def _usage(state: State, draft: Draft, last: Sequence[ModelCall], reader: Reader
     alone = 0 if draft["abstained"] else estimate_tokens(len(draft["text"]), calls)
     written = last[-1]["output_tokens"] if last else alone
     if written and state["route"] == "map_reduce":
-        by_document = {quote["document_id"]: f'[key] "{quote["text"]}"' for quote in draft["quotes"]}
+        by_document = {
+            quote["document_id"]: f'[key] "{quote["text"]}"' for quote in draft["quotes"]
+        }
         written += estimate_tokens(len("\n".join(by_document.values())), calls) or 0
     return summarise(
         calls,

@@ -58,7 +58,9 @@ def retriever(
     if isinstance(searched, KnowledgeBase):
         _check_labels(searched, settings.filters)
     has_terms = "retrieval" in settings.model_fields_set or isinstance(searched, LexicalSearch)
-    return retriever_over(searched, settings.retrieval if has_terms else "dense", settings.cross_encoder)
+    return retriever_over(
+        searched, settings.retrieval if has_terms else "dense", settings.cross_encoder
+    )
 
 
 def searched(settings: Settings, own_retriever: RankingRetriever | None = None) -> Searched:
@@ -67,10 +69,14 @@ def searched(settings: Settings, own_retriever: RankingRetriever | None = None) 
     if settings.document is not None:
         path = str(resolved.document)
         digest = _digest(path, _modified(path))
-        return Searched(name=PurePath(settings.document).name, version=f"sha256:{digest}", updated=None)
+        return Searched(
+            name=PurePath(settings.document).name, version=f"sha256:{digest}", updated=None
+        )
     manifest: Manifest | None
     if own_retriever is not None:
-        name = own_retriever.name or type(getattr(own_retriever, "retriever", own_retriever)).__name__
+        name = (
+            own_retriever.name or type(getattr(own_retriever, "retriever", own_retriever)).__name__
+        )
         manifest = own_retriever.dense_over
     else:
         # Show only the folder's name. Live PubMed has no version.
@@ -94,7 +100,8 @@ def calibration(settings: Settings) -> Calibration | None:
         wanted = f"a knowledge base with a {CALIBRATION_FILE}"
     if not path.is_file():
         raise InputError(
-            f"preflight = {settings.preflight!r}: there is no calibration {path.name}. Use {wanted}. "
+            f"preflight = {settings.preflight!r}: there is no calibration {path.name}. Use "
+            f"{wanted}. "
             f"Make one: briefcontext calibrate --kb {settings.knowledge_base} "
             "--questions FILE --out FILE."
         )
@@ -106,7 +113,9 @@ def _calibration(path: str, modified: int) -> Calibration:
     return Calibration.read(path)
 
 
-def _searched(settings: Settings, progress: Progress | None) -> KnowledgeBase | LivePubMed | LongDocumentRetriever:
+def _searched(
+    settings: Settings, progress: Progress | None
+) -> KnowledgeBase | LivePubMed | LongDocumentRetriever:
     if (path := settings.document) is not None:
         return _document(_DocumentFile(path, _modified(path), progress))
     return knowledge_base(settings.knowledge_base)
@@ -125,7 +134,11 @@ def labels(settings: Settings) -> dict[str, list[str]]:
     if settings.document is not None or settings.knowledge_base == DEMO:
         return {}
     searched = knowledge_base(settings.resolved().knowledge_base)
-    return searched.labels() if isinstance(searched, KnowledgeBase) else {name: [] for name in LABELLED}
+    return (
+        searched.labels()
+        if isinstance(searched, KnowledgeBase)
+        else {name: [] for name in LABELLED}
+    )
 
 
 def size(settings: Settings) -> str | None:
@@ -135,7 +148,10 @@ def size(settings: Settings) -> str | None:
         return None
     searched = _searched(settings, None)
     if settings.document is not None:
-        passages, day = len(searched.chunks), date.fromtimestamp(_modified(settings.document)).isoformat()  # type: ignore[union-attr]
+        passages, day = (
+            len(searched.chunks),
+            date.fromtimestamp(_modified(settings.document)).isoformat(),
+        )  # type: ignore[union-attr]
     elif isinstance(searched, KnowledgeBase):
         passages, day = len(searched), searched.manifest.updated[:10]
     else:
@@ -146,7 +162,11 @@ def size(settings: Settings) -> str | None:
 def fitting(documents: Sequence[Document], characters: int) -> list[Document]:
     """Return the first documents that together fit into a number of characters."""
     lengths = accumulate(len(document.page_content) for document in documents)
-    return [document for document, length in zip(documents, lengths, strict=True) if length <= characters]
+    return [
+        document
+        for document, length in zip(documents, lengths, strict=True)
+        if length <= characters
+    ]
 
 
 def source(settings: Settings, source_id: str) -> list[Document]:
@@ -165,7 +185,9 @@ def linked(documents: Sequence[Document], settings: Settings) -> list[Document]:
     if settings.file_links:
         return list(documents)
     return [
-        document.model_copy(update={"metadata": {**document.metadata, "url": web_link(document, files=False)}})
+        document.model_copy(
+            update={"metadata": {**document.metadata, "url": web_link(document, files=False)}}
+        )
         for document in documents
     ]
 
@@ -187,7 +209,11 @@ def reader(settings: Settings, own_retriever: RankingRetriever | None = None) ->
     if own_retriever is not None:
         return PassageReader(PassageRanker(own_retriever.term_statistics))
     searched = _searched(settings, None)
-    encoder = searched.encoder if isinstance(searched, LongDocumentRetriever) else searched.manifest.encoder
+    encoder = (
+        searched.encoder
+        if isinstance(searched, LongDocumentRetriever)
+        else searched.manifest.encoder
+    )
     return PassageReader(PassageRanker(searched.term_statistics, encoder.name))
 
 
@@ -263,7 +289,9 @@ def verifier(settings: Settings, reader: Reader) -> Verifier | None:
     if name.startswith(CROSS_ENCODER):
         folder = name.removeprefix(CROSS_ENCODER)
         return EntailmentVerifier(partial(_entailment_model, folder), name)
-    return _model_verifier(settings.model_dump_json(include=OF_MODELS), name, Prompts(settings.prompts))
+    return _model_verifier(
+        settings.model_dump_json(include=OF_MODELS), name, Prompts(settings.prompts)
+    )
 
 
 @lru_cache(_KEPT_OPEN)

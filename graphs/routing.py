@@ -13,7 +13,9 @@ _NAMED = 3
 """How many of the signals a reason names."""
 
 
-def compare_rankings(documents: Sequence[Document], bm25: Sequence[float], settings: Settings) -> Preflight:
+def compare_rankings(
+    documents: Sequence[Document], bm25: Sequence[float], settings: Settings
+) -> Preflight:
     """Compare the top n of the dense ranking with BM25's.
 
     Equation 1 of BriefContext (Zhang et al., npj Digital Medicine 2025): they agree when the
@@ -70,15 +72,22 @@ def with_prediction(preflight: Preflight, predicted: Prediction, caution: str | 
     )
 
 
-def decide_route(preflight: Preflight, settings: Settings, *, one_ranking: bool = False) -> tuple[Route, str]:
+def decide_route(
+    preflight: Preflight, settings: Settings, *, one_ranking: bool = False
+) -> tuple[Route, str]:
     """Return the route and its reason; `one_ranking` means that BM25 found the documents."""
     if not preflight["dense_top"]:
         return "abstain", "nothing was retrieved"
     if settings.route != "auto":
         return settings.route, f"the setting route forces {settings.route}"
     if one_ranking:
-        return "map_reduce", "BM25 found the documents, so that there is no second ranking to compare it with"
-    if (probability := preflight["probability"]) is not None and (at := preflight["probability_threshold"]) is not None:
+        return (
+            "map_reduce",
+            "BM25 found the documents, so that there is no second ranking to compare it with",
+        )
+    if (probability := preflight["probability"]) is not None and (
+        at := preflight["probability_threshold"]
+    ) is not None:
         predicted = f"the probability that the key document is misplaced is {probability:.3f}"
         strongest = list((preflight["contributions"] or {}).items())[:_NAMED]
         why = ", ".join(f"{name} {added:+.2f}" for name, added in strongest)
@@ -89,5 +98,8 @@ def decide_route(preflight: Preflight, settings: Settings, *, one_ranking: bool 
         return "map_reduce", preflight["reason"]
     overlap = f"the overlap of the two top {preflight['n']} is {preflight['iou']:.2f}"
     if preflight["consistent"]:
-        return settings.fallback, f"{overlap}, above {preflight['threshold']:.2f}: the rankings agree"
+        return (
+            settings.fallback,
+            f"{overlap}, above {preflight['threshold']:.2f}: the rankings agree",
+        )
     return "map_reduce", f"{overlap}, not above {preflight['threshold']:.2f}: the rankings disagree"

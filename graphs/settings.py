@@ -68,7 +68,9 @@ class AskedFilters(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    years: Words | None = Field(default=None, description="Years, both included: 2015-2020, 2015-, -2019 or 2021.")
+    years: Words | None = Field(
+        default=None, description="Years, both included: 2015-2020, 2015-, -2019 or 2021."
+    )
     publication_types: _WordLists = Field(
         default=[],
         description=f"Any of these study types: {', '.join(get_args(StudyType))}; or PubMed's "
@@ -86,7 +88,9 @@ class Settings(BaseModel):
         extra="forbid",
         frozen=True,
         field_title_generator=_title,
-        json_schema_extra={"description": "How a question is answered. Every setting has a default."},
+        json_schema_extra={
+            "description": "How a question is answered. Every setting has a default."
+        },
     )
 
     most_documents: ClassVar[int] = MAX_TOP_K
@@ -125,12 +129,16 @@ class Settings(BaseModel):
         min_length=1,
         description="Folder of a knowledge base, 'demo', or 'pubmed:' for live PubMed.",
     )
-    document: str | None = Field(default=None, description="One long file to answer from, instead of a knowledge base.")
+    document: str | None = Field(
+        default=None, description="One long file to answer from, instead of a knowledge base."
+    )
     retrieval: SearchMethod = Field(
         default="hybrid",
         description="Search by vectors, by BM25, or by both, fused. Live PubMed has only dense.",
     )
-    cross_encoder: str | None = Field(default=None, description="Cross-encoder that reranks: 'medcpt' or a folder.")
+    cross_encoder: str | None = Field(
+        default=None, description="Cross-encoder that reranks: 'medcpt' or a folder."
+    )
     years: _Years | None = Field(
         default=None,
         description="Years of publication, both included: 2015-2020, 2015-, -2019, 2021, or a pair "
@@ -140,10 +148,14 @@ class Settings(BaseModel):
         default=(),
         description="Any of these study types ('randomized trial') or PubMed publication types.",
     )
-    journals: _Labels = Field(default=(), description="Any of these journals, by title or MEDLINE abbreviation.")
+    journals: _Labels = Field(
+        default=(), description="Any of these journals, by title or MEDLINE abbreviation."
+    )
     mesh: _Labels = Field(default=(), description="Any of these MeSH headings.")
     languages: _Labels = Field(default=(), description="Any of these languages: eng or en.")
-    include_retracted: bool = Field(default=False, description="Use retracted articles, which are otherwise left out.")
+    include_retracted: bool = Field(
+        default=False, description="Use retracted articles, which are otherwise left out."
+    )
     model: str | None = Field(
         default=None, description="Chat model as provider:model. Without one, passages are shown."
     )
@@ -155,12 +167,18 @@ class Settings(BaseModel):
         description="Arguments of the models' LangChain classes, such as temperature. Also "
         "max_output_tokens, and cache: an SQLite file that keeps replies.",
     )
-    prompts: str | None = Field(default=None, description="Folder of prompts to use instead of the bundled ones.")
+    prompts: str | None = Field(
+        default=None, description="Folder of prompts to use instead of the bundled ones."
+    )
     max_input_tokens: int | None = Field(
         default=None, ge=1024, description="Input window in tokens. Default: the model's own."
     )
-    max_concurrent_calls: int = Field(default=32, ge=1, le=4096, description="Concurrent model calls of this process.")
-    requests_per_minute: float | None = Field(default=None, gt=0, description="Model calls started per minute.")
+    max_concurrent_calls: int = Field(
+        default=32, ge=1, le=4096, description="Concurrent model calls of this process."
+    )
+    requests_per_minute: float | None = Field(
+        default=None, gt=0, description="Model calls started per minute."
+    )
     model_timeout: float = Field(default=120.0, gt=0, description="Seconds for one model call.")
     max_retries: int = Field(default=4, ge=0, le=20, description="Retries of a failed model call.")
     verify: bool = Field(
@@ -222,13 +240,17 @@ class Settings(BaseModel):
         if not isinstance(given, str):
             return given
         first, dash, last = (part.strip() for part in given.partition("-"))
-        if not re.fullmatch(r"[1-9][0-9]{3}(-[1-9][0-9]{3})?", "-".join(filter(None, (first, last)))):
+        if not re.fullmatch(
+            r"[1-9][0-9]{3}(-[1-9][0-9]{3})?", "-".join(filter(None, (first, last)))
+        ):
             raise ValueError("write 2015-2020, 2015-, -2019 or 2021")
         return first or None, (last if dash else first) or None
 
     @field_validator("years")
     @classmethod
-    def _in_order(cls, years: tuple[int | None, int | None] | None) -> tuple[int | None, int | None] | None:
+    def _in_order(
+        cls, years: tuple[int | None, int | None] | None
+    ) -> tuple[int | None, int | None] | None:
         first, last = years or (None, None)
         if first and last and first > last:
             raise ValueError("it should be from the earlier year to the later one")
@@ -253,7 +275,9 @@ def current_settings(defaults: type[Settings]) -> Settings:
     """
     context: object = getattr(get_runtime(Settings), "context", None)
     if isinstance(context, str | int | list | tuple | type):
-        raise InputError(f"context = {context!r:.100} is not settings. Pass context=Settings(…) or a dict.")
+        raise InputError(
+            f"context = {context!r:.100} is not settings. Pass context=Settings(…) or a dict."
+        )
     return context if isinstance(context, Settings) else defaults()
 
 

@@ -18,8 +18,10 @@ from briefcontext.graphs.settings import AskedFilters, Settings, current_setting
 
 NAME = "ask_medical_literature"
 DESCRIPTION = (
-    "Answers a medical question from a knowledge base of medical literature, with numbered sources. Ask one "
-    "self-contained question a call; independent questions can be asked in parallel. It says so when the documents "
+    "Answers a medical question from a knowledge base of medical literature, with numbered "
+    "sources. Ask one "
+    "self-contained question a call; independent questions can be asked in parallel. It says so "
+    "when the documents "
     "do not answer. When you use an answer, keep its sources' ids and links, and do not add facts to it."
 )
 _NOTES = 5
@@ -40,7 +42,8 @@ class Asked(BaseModel):
         description='Only for multiple choice: letter to text, for example {"A": "yes", "B": "no"}.',
     )
     filters: AskedFilters | None = Field(
-        default=None, description="Only when the user wants certain publications: what they must be."
+        default=None,
+        description="Only when the user wants certain publications: what they must be.",
     )
 
 
@@ -80,16 +83,22 @@ def briefcontext_tool(
     def asked(
         question: str, options: dict[str, str] | None = None, filters: AskedFilters | None = None
     ) -> dict[str, Any]:
-        narrowed = context if filters is None else (context or current_settings(schema)).narrowed(filters)
+        narrowed = (
+            context if filters is None else (context or current_settings(schema)).narrowed(filters)
+        )
         return {"input": {"question": question, "options": options}, "context": narrowed}
 
     def ask(question: str, *, config: RunnableConfig, **arguments: Any) -> tuple[str, Answer]:
         with _tool_errors():
             return _content(asked_graph.invoke(config=config, **asked(question, **arguments)))
 
-    async def aask(question: str, *, config: RunnableConfig, **arguments: Any) -> tuple[str, Answer]:
+    async def aask(
+        question: str, *, config: RunnableConfig, **arguments: Any
+    ) -> tuple[str, Answer]:
         with _tool_errors():
-            return _content(await asked_graph.ainvoke(config=config, **asked(question, **arguments)))
+            return _content(
+                await asked_graph.ainvoke(config=config, **asked(question, **arguments))
+            )
 
     return StructuredTool.from_function(
         ask,
@@ -169,4 +178,6 @@ def _conflict(answer: Answer) -> str:
         f"{len(partitions)} partition{'s' if len(partitions) > 1 else ''} chose {letter}"
         for letter, partitions in conflict["choices"].items()
     ]
-    return _line(" ".join([conflict["statement"] or "", f"{', '.join(counted)}." if counted else ""]))
+    return _line(
+        " ".join([conflict["statement"] or "", f"{', '.join(counted)}." if counted else ""])
+    )

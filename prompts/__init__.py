@@ -1,7 +1,8 @@
 """Prompt templates: text files in Mustache syntax, and their loader.
 
-A file holds the system message, a line `---`, and the user message; a file without that line is one user
-message. Values are inserted once and never read as template syntax, so a document cannot bring its own.
+A file holds the system message, a line `---`, and the user message; a file without that line is one
+user message. Values are inserted once and never read as template syntax, so a document cannot bring
+its own.
 """
 
 from collections.abc import Iterable, Mapping
@@ -35,16 +36,27 @@ class Prompts:
     """
 
     def __init__(self, folder: str | Path | None = None) -> None:
-        self.texts: Mapping[str, str] = {**_bundled(), **({} if folder is None else _own(Path(folder)))}
+        self.texts: Mapping[str, str] = {
+            **_bundled(),
+            **({} if folder is None else _own(Path(folder))),
+        }
         """Template by name."""
 
     @property
     def digest(self) -> str:
         """SHA-256 of all templates: another prompt makes another experiment."""
-        return sha256("\0".join(text for _, text in sorted(self.texts.items())).encode()).hexdigest()
+        return sha256(
+            "\0".join(text for _, text in sorted(self.texts.items())).encode()
+        ).hexdigest()
 
     def render(
-        self, name: str, question: str, options: Mapping[str, str], *, may_abstain: bool = True, **values: str
+        self,
+        name: str,
+        question: str,
+        options: Mapping[str, str],
+        *,
+        may_abstain: bool = True,
+        **values: str,
     ) -> list[BaseMessage]:
         """Fill a template for one question.
 
@@ -57,7 +69,11 @@ class Prompts:
         """
         choices = [{"letter": letter, "text": text} for letter, text in options.items()]
         return _template(self.texts[name]).format_messages(
-            question=question, options=choices, multiple_choice=bool(choices), may_abstain=may_abstain, **values
+            question=question,
+            options=choices,
+            multiple_choice=bool(choices),
+            may_abstain=may_abstain,
+            **values,
         )
 
     def __eq__(self, other: object) -> bool:
@@ -71,19 +87,26 @@ class Prompts:
 def _template(text: str) -> ChatPromptTemplate:
     parts = [part.strip() for part in text.strip().split("\n---\n", maxsplit=1)]
     roles = ("system", "human") if len(parts) == 2 else ("human",)
-    return ChatPromptTemplate.from_messages(list(zip(roles, parts, strict=True)), template_format="mustache")
+    return ChatPromptTemplate.from_messages(
+        list(zip(roles, parts, strict=True)), template_format="mustache"
+    )
 
 
 @cache
 def _bundled() -> Mapping[str, str]:
-    found = (file for file in files("briefcontext.prompts").iterdir() if file.name.endswith(_SUFFIX))
+    found = (
+        file for file in files("briefcontext.prompts").iterdir() if file.name.endswith(_SUFFIX)
+    )
     return {file.name.removesuffix(_SUFFIX): file.read_text(encoding="utf-8") for file in found}
 
 
 def _own(folder: Path) -> dict[str, str]:
     found = sorted(folder.glob(f"*{_SUFFIX}"))
     if not found:
-        raise InputError(f"There are no prompts (*{_SUFFIX}) in {folder}. Write some: briefcontext prompts {folder}")
+        raise InputError(
+            f"There are no prompts (*{_SUFFIX}) in {folder}. Write some: briefcontext prompts "
+            f"{folder}"
+        )
     return {file.stem: _checked(file) for file in found}
 
 
@@ -94,7 +117,9 @@ def _checked(file: Path) -> str:
         InputError: it replaces none, cannot be read, or does not insert what a reader must see.
     """
     if file.stem not in _bundled():
-        raise InputError(f"{file} replaces no prompt. There are {_listed(f'{name}{_SUFFIX}' for name in _bundled())}.")
+        raise InputError(
+            f"{file} replaces no prompt. There are {_listed(f'{name}{_SUFFIX}' for name in _bundled())}."
+        )
     try:
         text = file.read_text(encoding="utf-8")
         tags = _tags(text)
@@ -104,12 +129,18 @@ def _checked(file: Path) -> str:
     bundled = _tags(_bundled()[file.stem])
     known = {name for _, name in bundled}
     if unknown := {name for _, name in tags} - known:
-        raise InputError(f"The prompt {file} names {_listed(unknown)}. It can name {_listed(known)}.")
+        raise InputError(
+            f"The prompt {file} names {_listed(unknown)}. It can name {_listed(known)}."
+        )
     # Two braces would write the < and & of a document as HTML.
     inserted = {name for kind, name in bundled if kind == _AS_IT_IS}
-    if lost := {name for name in inserted if (_AS_IT_IS, name) not in tags or ("variable", name) in tags}:
+    if lost := {
+        name for name in inserted if (_AS_IT_IS, name) not in tags or ("variable", name) in tags
+    }:
         written = _listed(f"{{{{{{{name}}}}}}}" for name in lost)
-        raise InputError(f"The prompt {file} must insert {written}, in three braces, as the bundled one does.")
+        raise InputError(
+            f"The prompt {file} must insert {written}, in three braces, as the bundled one does."
+        )
     return text
 
 

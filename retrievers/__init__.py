@@ -30,11 +30,14 @@ __getattr__, __dir__, __all__ = lazy_names(
     __name__,
     {
         "retrievers.knowledge_base": (
-            "BM25Retriever DenseRetriever HybridRetriever MedCPTRetriever RerankingRetriever retriever_over"
+            "BM25Retriever DenseRetriever HybridRetriever MedCPTRetriever RerankingRetriever "
+            "retriever_over"
         ),
         "retrievers.long_document": "LongDocumentRetriever",
         "retrievers.passage_ranking": "PassageRanker",
         "retrievers.ranking_retriever": "RankingRetriever WrappedRetriever",
-        "retrievers.rankings": ("BM25Pool intersection_over_union order_preserving reciprocal_rank_fusion"),
+        "retrievers.rankings": (
+            "BM25Pool intersection_over_union order_preserving reciprocal_rank_fusion"
+        ),
     },
 )

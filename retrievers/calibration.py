@@ -1,8 +1,8 @@
 """The calibrated preflight: a logistic regression over signals, kept as JSON that can be read and checked.
 
-The probability that the key document is ranked below 3 in the dense ranking, where reading in partitions helps, is
-sigmoid(intercept + sum of coefficient * (signal - mean) / sd). A question goes to the map when it reaches the
-threshold.
+The probability that the key document is ranked below 3 in the dense ranking, where reading in
+partitions helps, is sigmoid(intercept + sum of coefficient * (signal - mean) / sd). A question goes
+to the map when it reaches the threshold.
 """
 
 import math
@@ -109,7 +109,9 @@ class Calibration(_Part):
 
         With the lowest of m scores as threshold it is (1 - confidence)^(1/m) (Wilks 1941).
         """
-        return min(self.target_recall, float((1 - self.confidence) ** (1 / self.fitted_on.misplaced)))
+        return min(
+            self.target_recall, float((1 - self.confidence) ** (1 / self.fitted_on.misplaced))
+        )
 
     def shortfall(self) -> str | None:
         """Say what recall can be promised, and what more would take, where it is below the target; else None."""
@@ -119,8 +121,10 @@ class Calibration(_Part):
         needed = math.ceil(math.log(1 - confidence) / math.log(self.target_recall) - 1e-9)
         more = more_questions(self.fitted_on.misplaced, self.fitted_on.n, needed)
         return (
-            f"From {self.fitted_on.misplaced} positive questions a recall of {rounded_down(promised)} can be promised "
-            f"at a confidence of {confidence:.0%}, and not {100 * self.target_recall:g}%: that takes {needed}, which "
+            f"From {self.fitted_on.misplaced} positive questions a recall of "
+            f"{rounded_down(promised)} can be promised "
+            f"at a confidence of {confidence:.0%}, and not {100 * self.target_recall:g}%: that "
+            f"takes {needed}, which "
             f"is about {more:,} more questions like these."
         )
 
@@ -128,7 +132,11 @@ class Calibration(_Part):
     @classmethod
     def _leave_out_measured(cls, given: object) -> object:
         # Files of before 2026-12 hold how well the calibration did, which decides nothing.
-        return {key: given[key] for key in given if key != "measured"} if isinstance(given, dict) else given
+        return (
+            {key: given[key] for key in given if key != "measured"}
+            if isinstance(given, dict)
+            else given
+        )
 
     @field_validator("features")
     @classmethod
@@ -146,16 +154,21 @@ class Calibration(_Part):
         except FileNotFoundError:
             raise InputError(f"There is no calibration {path}: {again}.") from None
         except (OSError, UnicodeDecodeError) as error:
-            raise InputError(f"The calibration {path} cannot be read ({error}): {again}.") from error
+            raise InputError(
+                f"The calibration {path} cannot be read ({error}): {again}."
+            ) from error
         try:
             if (version := stored_version(text)) > FORMAT_VERSION:
                 raise InputError(
-                    f"The calibration {path} has format version {version}, and this BriefContext reads up to "
+                    f"The calibration {path} has format version {version}, and this BriefContext "
+                    f"reads up to "
                     f"{FORMAT_VERSION}: install a newer one, or {again}."
                 )
             return cls.model_validate_json(text)
         except ValidationError as error:
-            raise InputError(f"{path} is no calibration that can be used ({first_problem(error)}): {again}.") from error
+            raise InputError(
+                f"{path} is no calibration that can be used ({first_problem(error)}): {again}."
+            ) from error
 
     def write(self, path: str | os.PathLike[str]) -> None:
         """Put it in a file, whole or not at all. Raises InputError when that cannot be written."""
@@ -164,37 +177,49 @@ class Calibration(_Part):
             target.parent.mkdir(parents=True, exist_ok=True)
             write_whole(target, self.model_dump_json(indent=2) + "\n")
         except OSError as error:
-            raise InputError(f"The calibration cannot be written to {path} ({error}): give another --out.") from error
+            raise InputError(
+                f"The calibration cannot be written to {path} ({error}): give another --out."
+            ) from error
 
     def check(self, manifest: Manifest | None, k: int) -> str | None:
         """Check that it was made for this very retrieval, and return a caution where only the passages differ.
 
-        The encoder, its revision and k decide what the signals mean. Another knowledge base of the same encoder only
-        puts the promised recall in doubt: that is allowed, as a base may be built again, and said.
+        The encoder, its revision and k decide what the signals mean. Another knowledge base of the
+        same encoder only puts the promised recall in doubt: that is allowed, as a base may be built
+        again, and said.
 
-        `manifest` is that of the knowledge base whose dense ranking is used; None for any other ranking. Raises
-        InputError when the ranking, the encoder or `k`, the number of documents retrieved, is another.
+        `manifest` is that of the knowledge base whose dense ranking is used; None for any other
+        ranking. Raises InputError when the ranking, the encoder or `k`, the number of documents
+        retrieved, is another.
         """
         choose = "calibrate again for it with `briefcontext calibrate`, or use the preflight 'iou'"
         if manifest is None:
             raise InputError(
-                f"This calibration is for the dense ranking of a knowledge base with the encoder {self.encoder!r}, and "
+                f"This calibration is for the dense ranking of a knowledge base with the encoder "
+                f"{self.encoder!r}, and "
                 f"these documents are ranked otherwise: use the retrieval 'dense' over a knowledge base, without a "
                 "cross-encoder, or the preflight 'iou'."
             )
-        if (manifest.encoder.name, manifest.encoder.revision) != (self.encoder, self.encoder_revision):
+        if (manifest.encoder.name, manifest.encoder.revision) != (
+            self.encoder,
+            self.encoder_revision,
+        ):
             raise InputError(
-                f"This calibration is for the encoder {self.encoder!r} (revision {self.encoder_revision!r}), and the "
-                f"knowledge base uses {manifest.encoder.name!r} (revision {manifest.encoder.revision!r}): {choose}."
+                f"This calibration is for the encoder {self.encoder!r} (revision "
+                f"{self.encoder_revision!r}), and the "
+                f"knowledge base uses {manifest.encoder.name!r} (revision "
+                f"{manifest.encoder.revision!r}): {choose}."
             )
         if k != self.k:
             raise InputError(
-                f"This calibration is for top_k = {self.k}, and top_k is {k}: set top_k to {self.k}, or {choose}."
+                f"This calibration is for top_k = {self.k}, and top_k is {k}: set top_k to "
+                f"{self.k}, or {choose}."
             )
         if manifest.id != self.knowledge_base:
             return (
                 "The preflight was calibrated on another knowledge base, so that the recall of "
-                f"{self.target_recall:.0%} that it aims at may not hold here: calibrate on this one."
+                f"{self.target_recall:.0%} that it aims at may not hold here: calibrate on this "
+                f"one."
             )
         return None
 

@@ -5,7 +5,16 @@ from collections.abc import Sequence
 from functools import lru_cache
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal, Protocol, Self, Unpack, get_args, runtime_checkable
+from typing import (
+    TYPE_CHECKING,
+    Annotated,
+    Literal,
+    Protocol,
+    Self,
+    Unpack,
+    get_args,
+    runtime_checkable,
+)
 
 import numpy as np
 from langchain_core.documents import Document
@@ -38,7 +47,8 @@ AnyRetriever = Annotated[RankingRetriever, BeforeValidator(as_ranking_retriever)
 
 FUSED_K = 16
 """How many documents of each retriever are fused. Deeper, those that all rank low come to displace those that
-one ranks high: on the BioASQ yes/no questions, fusing 100 of each found fewer answers among the first 16."""
+one ranks high: on the BioASQ yes/no questions, fusing 100 of each found fewer answers among the
+first 16."""
 SCORED_K = 64
 """How many candidates are scored unless told otherwise."""
 
@@ -64,9 +74,12 @@ def _opened(given: object) -> object:
 
 def _searched(given: object) -> object:
     searched = _opened(given)
-    # No isinstance with the protocol: Python 3.11 would evaluate `manifest`, for which live PubMed loads its encoder.
+    # No isinstance with the protocol: Python 3.11 would evaluate `manifest`, for which live PubMed
+    # loads its encoder.
     if not callable(getattr(searched, "search", None)):
-        raise ValueError(f"{type(given).__name__} has no search: give an open knowledge base, its folder or 'demo'")
+        raise ValueError(
+            f"{type(given).__name__} has no search: give an open knowledge base, its folder or 'demo'"
+        )
     return searched
 
 
@@ -79,7 +92,9 @@ class DenseRetriever(RankingRetriever):
     knowledge_base: Annotated[DenseSearch, PlainValidator(_searched)]
     """An open base; or its folder, or `demo`, to open it."""
 
-    def __init__(self, knowledge_base: DenseSearch | str | PathLike[str], **fields: Unpack[RetrieverFields]) -> None:
+    def __init__(
+        self, knowledge_base: DenseSearch | str | PathLike[str], **fields: Unpack[RetrieverFields]
+    ) -> None:
         super().__init__(knowledge_base=knowledge_base, **fields)  # type: ignore[call-arg]
 
     @property
@@ -90,7 +105,9 @@ class DenseRetriever(RankingRetriever):
     def dense_over(self) -> Manifest | None:
         return self.knowledge_base.manifest
 
-    def _search(self, query: str, k: int, filters: Filters, config: RunnableConfig) -> list[Document]:
+    def _search(
+        self, query: str, k: int, filters: Filters, config: RunnableConfig
+    ) -> list[Document]:
         return self.knowledge_base.search(query, k, filters)
 
 
@@ -146,15 +163,18 @@ class BM25Retriever(RankingRetriever):
         """Retrieve from documents in memory, made for thousands of them; ids and metadata are completed."""
         return cls(knowledge_base=BM25Pool(as_passages(documents)), k=k)
 
-    def _search(self, query: str, k: int, filters: Filters, config: RunnableConfig) -> list[Document]:
+    def _search(
+        self, query: str, k: int, filters: Filters, config: RunnableConfig
+    ) -> list[Document]:
         return self.knowledge_base.search_terms(query, k, filters)
 
 
 class HybridRetriever(RankingRetriever):
     """Fuses the rankings of several retrievers, such as a dense one and BM25 (see `reciprocal_rank_fusion`).
 
-    Documents are the same when their ids are; the first retriever that found one provides it. The score is
-    the fused one. Documents that the first dense retriever found carry its score as `dense_score`.
+    Documents are the same when their ids are; the first retriever that found one provides it. The
+    score is the fused one. Documents that the first dense retriever found carry its score as
+    `dense_score`.
     """
 
     retrievers: Sequence[AnyRetriever] = Field(min_length=1)
@@ -179,11 +199,17 @@ class HybridRetriever(RankingRetriever):
         known = (retriever.term_statistics for retriever in self.retrievers)
         return next((statistics for statistics in known if statistics is not None), None)
 
-    def _search(self, query: str, k: int, filters: Filters, config: RunnableConfig) -> list[Document]:
+    def _search(
+        self, query: str, k: int, filters: Filters, config: RunnableConfig
+    ) -> list[Document]:
         depth = max(k, self.fetch_k)
-        return self._fused([each.invoke(query, config, k=depth, filters=filters) for each in self.retrievers], k)
+        return self._fused(
+            [each.invoke(query, config, k=depth, filters=filters) for each in self.retrievers], k
+        )
 
-    async def _asearch(self, query: str, k: int, filters: Filters, config: RunnableConfig) -> list[Document]:
+    async def _asearch(
+        self, query: str, k: int, filters: Filters, config: RunnableConfig
+    ) -> list[Document]:
         depth = max(k, self.fetch_k)
         asked = (each.ainvoke(query, config, k=depth, filters=filters) for each in self.retrievers)
         return self._fused(await asyncio.gather(*asked), k)
@@ -191,11 +217,18 @@ class HybridRetriever(RankingRetriever):
     def _fused(self, found: Sequence[list[Document]], k: int) -> list[Document]:
         rankings = [[str(document.id) for document in documents] for documents in found]
         # Reversed, so that the first retriever's document remains.
-        by_id = {str(document.id): document for documents in reversed(found) for document in documents}
-        dense = next((place for place, each in enumerate(self.retrievers) if not each.ranks_by_bm25), None)
+        by_id = {
+            str(document.id): document for documents in reversed(found) for document in documents
+        }
+        dense = next(
+            (place for place, each in enumerate(self.retrievers) if not each.ranks_by_bm25), None
+        )
         if dense is not None:
             for document in found[dense]:
-                metadata = {**by_id[str(document.id)].metadata, "dense_score": document.metadata["score"]}
+                metadata = {
+                    **by_id[str(document.id)].metadata,
+                    "dense_score": document.metadata["score"],
+                }
                 by_id[str(document.id)] = document.model_copy(update={"metadata": metadata})
         fused = reciprocal_rank_fusion(rankings, self.rrf_k)
         return ranked((by_id[id], score) for id, score in fused[:k])
@@ -248,11 +281,17 @@ class RerankingRetriever(RankingRetriever):
     def term_statistics(self) -> TermStatistics | None:
         return self.retriever.term_statistics
 
-    def _search(self, query: str, k: int, filters: Filters, config: RunnableConfig) -> list[Document]:
+    def _search(
+        self, query: str, k: int, filters: Filters, config: RunnableConfig
+    ) -> list[Document]:
         depth = max(k, self.fetch_k)
-        return self._reranked(query, self.retriever.invoke(query, config, k=depth, filters=filters), k)
+        return self._reranked(
+            query, self.retriever.invoke(query, config, k=depth, filters=filters), k
+        )
 
-    async def _asearch(self, query: str, k: int, filters: Filters, config: RunnableConfig) -> list[Document]:
+    async def _asearch(
+        self, query: str, k: int, filters: Filters, config: RunnableConfig
+    ) -> list[Document]:
         depth = max(k, self.fetch_k)
         candidates = await self.retriever.ainvoke(query, config, k=depth, filters=filters)
         return await run_in_executor(None, self._reranked, query, candidates, k)
@@ -265,7 +304,9 @@ class RerankingRetriever(RankingRetriever):
 
 
 def retriever_over(
-    searched: DenseSearch | RankingRetriever, method: SearchMethod = "dense", scorer: PassageScorer | str | None = None
+    searched: DenseSearch | RankingRetriever,
+    method: SearchMethod = "dense",
+    scorer: PassageScorer | str | None = None,
 ) -> RankingRetriever:
     """Return the retriever that searches a knowledge base or a document in one of the ways.
 
@@ -275,16 +316,26 @@ def retriever_over(
         scorer: re-ranks what was found, such as a cross-encoder.
 
     Raises:
-        InputError: the method is unknown, or needs an index of words that live PubMed does not have.
+        InputError: the method is unknown, or needs an index of words that live PubMed does not
+            have.
     """
     if method not in get_args(SearchMethod):
-        raise InputError(f"There is no search method {method!r}: use one of {', '.join(get_args(SearchMethod))}.")
+        raise InputError(
+            f"There is no search method {method!r}: use one of {', '.join(get_args(SearchMethod))}."
+        )
     found: list[RankingRetriever] = []
     if method != "bm25":
-        found.append(searched if isinstance(searched, RankingRetriever) else DenseRetriever(knowledge_base=searched))
+        found.append(
+            searched
+            if isinstance(searched, RankingRetriever)
+            else DenseRetriever(knowledge_base=searched)
+        )
     if method != "dense":
         if not isinstance(searched, LexicalSearch):
-            raise InputError(f"{searched!r} has no index of words, so it cannot be searched by {method}: use dense.")
+            raise InputError(
+                f"{searched!r} has no index of words, so it cannot be searched by {method}: use "
+                f"dense."
+            )
         found.append(BM25Retriever(knowledge_base=searched))
     retriever = found[0] if len(found) == 1 else HybridRetriever(retrievers=found)
     return retriever if scorer is None else RerankingRetriever(retriever=retriever, scorer=scorer)

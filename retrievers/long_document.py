@@ -24,7 +24,12 @@ from briefcontext.knowledge.sources.files import open_sources
 from briefcontext.knowledge.sources.source import only_document, several_documents
 from briefcontext.knowledge.store.filters import Filters
 from briefcontext.knowledge.store.terms import TermStatistics
-from briefcontext.retrievers.ranking_retriever import DEFAULT_K, RankingRetriever, ranked, refuse_filters
+from briefcontext.retrievers.ranking_retriever import (
+    DEFAULT_K,
+    RankingRetriever,
+    ranked,
+    refuse_filters,
+)
 from briefcontext.retrievers.rankings import BM25Pool
 
 DOCUMENT_ENCODER = "e5"
@@ -47,8 +52,8 @@ _logger = logging.getLogger(__name__)
 class LongDocumentRetriever(RankingRetriever):
     """Retrieves the chunks of a document that are nearest to the question (OP-RAG, Yu et al. 2024).
 
-    A chunk is encoded under the title of its document and the heading of its section. The score is the encoder's
-    similarity; chunks of equal score keep the order of the document.
+    A chunk is encoded under the title of its document and the heading of its section. The score is
+    the encoder's similarity; chunks of equal score keep the order of the document.
     """
 
     encoder: SkipValidation[Encoder]
@@ -60,7 +65,12 @@ class LongDocumentRetriever(RankingRetriever):
     def __init__(self, path: str | Path | None = None, **fields: Any) -> None:
         if path is not None:
             made = type(self).from_file(path, fields.pop("encoder", DOCUMENT_ENCODER))
-            fields = {"encoder": made.encoder, "chunks": made.chunks, "vectors": made.vectors, **fields}
+            fields = {
+                "encoder": made.encoder,
+                "chunks": made.chunks,
+                "vectors": made.vectors,
+                **fields,
+            }
         super().__init__(**fields)
 
     @classmethod
@@ -81,7 +91,9 @@ class LongDocumentRetriever(RankingRetriever):
         encoder = load_encoder(encoder)
         chunks = chunk_document(document, encoder, tokens=tokens, exact=exact)
         if not chunks:
-            raise KnowledgeBaseError(f"There is no text in {document.id}. Give a document that has some.")
+            raise KnowledgeBaseError(
+                f"There is no text in {document.id}. Give a document that has some."
+            )
         told = progress or (lambda *_: None)
         vectors = np.empty((len(chunks), encoder.dimension), np.float32)
         for start in range(0, len(chunks), BATCH):
@@ -103,16 +115,25 @@ class LongDocumentRetriever(RankingRetriever):
     ) -> Self:
         """Read a file of any format that can be indexed and holds one document, or take what is kept of it.
 
-        Chunks, which hold the document's text, and vectors are kept in the user's cache folder by the file's content
-        and format, the encoder and `tokens`. Where nothing can be written there, they are made each time.
+        Chunks, which hold the document's text, and vectors are kept in the user's cache folder by
+        the file's content and format, the encoder and `tokens`. Where nothing can be written there,
+        they are made each time.
 
-        Raises KnowledgeBaseError when the file is missing, cannot be read, or holds no document or more than one.
+        Raises KnowledgeBaseError when the file is missing, cannot be read, or holds no document or
+        more than one.
         """
         source, *others = open_sources(path)
         if others:
             raise several_documents(path)
         encoder = load_encoder(encoder)
-        made_of = [VERSION, source.fingerprint, encoder.name, encoder.revision, encoder.text_format, tokens]
+        made_of = [
+            VERSION,
+            source.fingerprint,
+            encoder.name,
+            encoder.revision,
+            encoder.text_format,
+            tokens,
+        ]
         kept = cache_folder() / "documents" / f"{sha256(json.dumps(made_of))[:32]}.npz"
 
         @cache
@@ -125,7 +146,8 @@ class LongDocumentRetriever(RankingRetriever):
             chunks, vectors = _read(kept) or _kept(kept, make)
         except OSError as error:
             _logger.warning(
-                "The index of %s is made for each question, as it cannot be kept (%s): set %s to a folder that can be "
+                "The index of %s is made for each question, as it cannot be kept (%s): set %s to a "
+                "folder that can be "
                 "written.",
                 path,
                 error,
@@ -141,7 +163,9 @@ class LongDocumentRetriever(RankingRetriever):
     @cached_property
     def term_statistics(self) -> TermStatistics:
         """How often terms occur in the chunks, with their titles and headings."""
-        return TermStatistics.of_texts(titled_text(*titles_and_text(chunk)) for chunk in self.chunks)
+        return TermStatistics.of_texts(
+            titled_text(*titles_and_text(chunk)) for chunk in self.chunks
+        )
 
     @cached_property
     def _terms(self) -> BM25Pool:
@@ -153,7 +177,9 @@ class LongDocumentRetriever(RankingRetriever):
         refuse_filters(filters, "One document")
         return self._terms.search_terms(query, k)
 
-    def _search(self, query: str, k: int, filters: Filters, config: RunnableConfig) -> list[Document]:
+    def _search(
+        self, query: str, k: int, filters: Filters, config: RunnableConfig
+    ) -> list[Document]:
         refuse_filters(filters, "One document")
         scores = self.vectors @ self.encoder.encode_queries([query])[0]
         order = np.argsort(-scores, kind="stable")[:k]
@@ -163,7 +189,9 @@ class LongDocumentRetriever(RankingRetriever):
 def titles_and_text(chunk: Document) -> tuple[str, str]:
     """What a chunk stands under, the title of its document and the heading of its section; and its text."""
     parts = (chunk.metadata.get("title"), chunk.metadata.get("section"))
-    return ". ".join(dict.fromkeys(str(part).rstrip(".") for part in parts if part)), chunk.page_content
+    return ". ".join(
+        dict.fromkeys(str(part).rstrip(".") for part in parts if part)
+    ), chunk.page_content
 
 
 def _kept(
@@ -172,14 +200,20 @@ def _kept(
     """Return what the file holds, or else what is made and kept there, by one process at a time."""
     # The texts of documents are nobody else's business.
     file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    busy = KnowledgeBaseError(f"Another process holds {file.with_suffix('.lock')} for an hour: end it, and ask again.")
+    busy = KnowledgeBaseError(
+        f"Another process holds {file.with_suffix('.lock')} for an hour: end it, and ask again."
+    )
     with lock(file.with_suffix(".lock"), busy, timeout=LONGEST_WAIT):
         if (found := _read(file)) is None:
             found = make()
-            chunks = json.dumps([[chunk.id, chunk.page_content, chunk.metadata] for chunk in found[0]])
+            chunks = json.dumps(
+                [[chunk.id, chunk.page_content, chunk.metadata] for chunk in found[0]]
+            )
             with replacing(file) as unfinished, unfinished.open("wb") as stream:
                 np.savez(stream, chunks=np.frombuffer(chunks.encode(), np.uint8), vectors=found[1])
-            for old in sorted(file.parent.glob("*.npz"), key=lambda kept: kept.stat().st_mtime)[:-MAX_KEPT]:
+            for old in sorted(file.parent.glob("*.npz"), key=lambda kept: kept.stat().st_mtime)[
+                :-MAX_KEPT
+            ]:
                 old.unlink(missing_ok=True)
                 old.with_suffix(".lock").unlink(missing_ok=True)
     return found

@@ -38,15 +38,17 @@ class PassageRanker:
     """Ranks passages by similarity and by the question's terms, and leaves out those on something else.
 
     A passage is left out that holds none of the question's specific terms, which are the rarest of
-    them in the corpus. A drug that is asked about is nearly always one. The others rank by a logistic
-    regression, whose weights are in `passage_weights.json`.
+    them in the corpus. A drug that is asked about is nearly always one. The others rank by a
+    logistic regression, whose weights are in `passage_weights.json`.
 
     Args:
         statistics: how often terms occur in the corpus. Without them, the passages are the corpus.
         encoder: the name of the encoder whose similarities the passages carry.
     """
 
-    def __init__(self, statistics: TermStatistics | None = None, encoder: str | None = None) -> None:
+    def __init__(
+        self, statistics: TermStatistics | None = None, encoder: str | None = None
+    ) -> None:
         self._statistics = statistics
         self._fitted_encoder = encoder in _weights()
         self._weights = _weights()[encoder if encoder and self._fitted_encoder else OTHER_ENCODER]
@@ -56,13 +58,17 @@ class PassageRanker:
         features, specific = self.features(query, documents)
         odds = features @ [self._weights[name] for name in FEATURES] + self._weights["intercept"]
         order = [place for place in np.argsort(-odds, kind="stable") if specific[place]]
-        passages = [RankedPassage(documents[place], 1 / (1 + math.exp(-odds[place]))) for place in order]
+        passages = [
+            RankedPassage(documents[place], 1 / (1 + math.exp(-odds[place]))) for place in order
+        ]
         least = self._weights["threshold"]
         if passages and self._searched(documents) < FEW:
             least = SHARE_OF_BEST * passages[0].probability
         return [passage for passage in passages if passage.probability >= least]
 
-    def features(self, query: str, documents: Sequence[Document]) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+    def features(
+        self, query: str, documents: Sequence[Document]
+    ) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
         """Return what the documents are judged by (n, 3), and which hold a specific term (n,).
 
         - similarity: the dense score above that of the last document. For an encoder without fitted
@@ -87,13 +93,17 @@ class PassageRanker:
         holds, rarity = self._holds(query, documents)
         absent = {
             term
-            for term, rare, held in zip(dict.fromkeys(tokenize(query)), rarity, holds.T, strict=True)
+            for term, rare, held in zip(
+                dict.fromkeys(tokenize(query)), rarity, holds.T, strict=True
+            )
             if rare >= SPECIFIC * rarity.max() and not held.any()
         }
         words = (word.strip(".,;:?!()[]\"'“”‘’") for word in query.split())
         return list(dict.fromkeys(word for word in words if absent.intersection(tokenize(word))))
 
-    def terms(self, query: str, texts: Sequence[str]) -> tuple[NDArray[np.bool_], NDArray[np.float64]]:
+    def terms(
+        self, query: str, texts: Sequence[str]
+    ) -> tuple[NDArray[np.bool_], NDArray[np.float64]]:
         """Return which text holds which term of the question (n, t), and the terms' rarity (t,)."""
         return self._holds(query, [Document(text) for text in texts])
 
@@ -101,7 +111,9 @@ class PassageRanker:
         """Return the number of passages that rarity is known from."""
         return self._statistics.n_documents if self._statistics else min(len(documents), FEW - 1)
 
-    def _holds(self, query: str, documents: Sequence[Document]) -> tuple[NDArray[np.bool_], NDArray[np.float64]]:
+    def _holds(
+        self, query: str, documents: Sequence[Document]
+    ) -> tuple[NDArray[np.bool_], NDArray[np.float64]]:
         """Return which document holds which term, and the terms' rarity, at most 1."""
         holds, rarity = BM25Pool(documents, self._statistics).coverage(query)
         searched = self._searched(documents)
@@ -112,5 +124,7 @@ class PassageRanker:
 
 @cache
 def _weights() -> dict[str, dict[str, float]]:
-    weights: dict[str, dict[str, float]] = json.loads(files(__package__).joinpath("passage_weights.json").read_bytes())
+    weights: dict[str, dict[str, float]] = json.loads(
+        files(__package__).joinpath("passage_weights.json").read_bytes()
+    )
     return weights

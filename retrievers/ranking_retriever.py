@@ -6,13 +6,22 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from numbers import Real
 from typing import Any, Self, TypedDict
 
-from langchain_core.callbacks import AsyncCallbackManagerForRetrieverRun, CallbackManagerForRetrieverRun
+from langchain_core.callbacks import (
+    AsyncCallbackManagerForRetrieverRun,
+    CallbackManagerForRetrieverRun,
+)
 from langchain_core.documents import Document
 from langchain_core.retrievers import BaseRetriever, RetrieverLike
 from langchain_core.runnables import Runnable, RunnableConfig
 from langchain_core.runnables.config import run_in_executor
 from langchain_core.vectorstores import VectorStore
-from pydantic import ConfigDict, ModelWrapValidatorHandler, ValidationError, field_validator, model_validator
+from pydantic import (
+    ConfigDict,
+    ModelWrapValidatorHandler,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
 
 from briefcontext.errors import InputError, problems
 from briefcontext.files import sha256
@@ -38,10 +47,11 @@ class RetrieverFields(TypedDict, total=False):
 class RankingRetriever(BaseRetriever):
     """A retriever whose documents carry `rank` (1 is best) and `score` (higher is better) in their metadata.
 
-    `k`, the number of documents, is set for the retriever, or for one call: `retriever.invoke(query, k=3)`.
-    A `k` below 1 raises InputError. Fewer documents come back where there are no more. So are `filters`: only what
-    fulfils them is searched, and those of a call take the place of the retriever's own. A retriever that cannot search
-    by filters raises InputError when it is given some.
+    `k`, the number of documents, is set for the retriever, or for one call:
+    `retriever.invoke(query, k=3)`. A `k` below 1 raises InputError. Fewer documents come back where
+    there are no more. So are `filters`: only what fulfils them is searched, and those of a call
+    take the place of the retriever's own. A retriever that cannot search by filters raises
+    InputError when it is given some.
 
     A subclass implements `_search`, and overrides `_asearch` when it has something to await.
     """
@@ -57,7 +67,9 @@ class RankingRetriever(BaseRetriever):
     @classmethod
     def _check_k(cls, k: int) -> int:
         if k < 1:
-            raise InputError(f"k, the number of documents to retrieve, must be at least 1, not {k}.")
+            raise InputError(
+                f"k, the number of documents to retrieve, must be at least 1, not {k}."
+            )
         return k
 
     @model_validator(mode="wrap")
@@ -85,30 +97,40 @@ class RankingRetriever(BaseRetriever):
         return False
 
     @abstractmethod
-    def _search(self, query: str, k: int, filters: Filters, config: RunnableConfig) -> list[Document]:
+    def _search(
+        self, query: str, k: int, filters: Filters, config: RunnableConfig
+    ) -> list[Document]:
         """Return at most `k` documents that fulfil the filters, best first, made by `ranked`.
 
-        `config` is for other retrievers that are asked meanwhile: they are traced as parts of this one.
+        `config` is for other retrievers that are asked meanwhile: they are traced as parts of this
+        one.
         """
 
-    async def _asearch(self, query: str, k: int, filters: Filters, config: RunnableConfig) -> list[Document]:
+    async def _asearch(
+        self, query: str, k: int, filters: Filters, config: RunnableConfig
+    ) -> list[Document]:
         """Return what `_search` returns; by default from another thread, as BaseRetriever does it."""
         return await run_in_executor(None, self._search, query, k, filters, config)
 
     def _get_relevant_documents(
         self, query: str, *, run_manager: CallbackManagerForRetrieverRun, **asked: Any
     ) -> list[Document]:
-        return self._search(query, *self._asked(**asked), RunnableConfig(callbacks=run_manager.get_child()))
+        return self._search(
+            query, *self._asked(**asked), RunnableConfig(callbacks=run_manager.get_child())
+        )
 
     async def _aget_relevant_documents(
         self, query: str, *, run_manager: AsyncCallbackManagerForRetrieverRun, **asked: Any
     ) -> list[Document]:
-        return await self._asearch(query, *self._asked(**asked), RunnableConfig(callbacks=run_manager.get_child()))
+        return await self._asearch(
+            query, *self._asked(**asked), RunnableConfig(callbacks=run_manager.get_child())
+        )
 
     def _asked(self, k: int | None = None, filters: Filters = NO_FILTERS) -> tuple[int, Filters]:
         if not isinstance(filters, Filters):
             raise InputError(
-                f"filters are Filters(first_year=2015), of briefcontext.knowledge, and not {filters!r:.100}."
+                f"filters are Filters(first_year=2015), of briefcontext.knowledge, and not "
+                f"{filters!r:.100}."
             )
         return self.k if k is None else self._check_k(k), filters or self.filters
 
@@ -117,14 +139,17 @@ def refuse_filters(filters: Filters, searched: str) -> None:
     """Raise InputError where there are filters, for what cannot be searched by them."""
     if filters:
         raise InputError(
-            f"{searched} cannot be searched by filters ({filters}): leave them out, or ask a knowledge base."
+            f"{searched} cannot be searched by filters ({filters}): leave them out, or ask a "
+            f"knowledge base."
         )
 
 
 def ranked(scored: Iterable[tuple[Document, float]]) -> list[Document]:
     """Return copies of documents, given best first with their scores, that carry `rank` and `score`."""
     return [
-        document.model_copy(update={"metadata": {**document.metadata, "rank": rank, "score": float(score)}})
+        document.model_copy(
+            update={"metadata": {**document.metadata, "rank": rank, "score": float(score)}}
+        )
         for rank, (document, score) in enumerate(scored, start=1)
     ]
 
@@ -139,11 +164,12 @@ _K_FIELDS = ("k", "top_k", "top_k_results")
 class WrappedRetriever(RankingRetriever):
     """Retrieves with another retriever, and completes its documents: id, rank, score, metadata of a passage.
 
-    The other is asked for `k` documents when it can be: by its `k` argument, its `search_kwargs`, or a field
-    `k`, `top_k` or `top_k_results`, on a copy. What it returns beyond `k` is cut off, and blank documents are left out.
+    The other is asked for `k` documents when it can be: by its `k` argument, its `search_kwargs`,
+    or a field `k`, `top_k` or `top_k_results`, on a copy. What it returns beyond `k` is cut off,
+    and blank documents are left out.
 
-    The score is what the documents carry as `score`, where all do and it falls from the first to the last.
-    Otherwise, as with most retrievers, it is 1 / rank.
+    The score is what the documents carry as `score`, where all do and it falls from the first to
+    the last. Otherwise, as with most retrievers, it is 1 / rank.
     """
 
     retriever: RetrieverLike
@@ -153,11 +179,15 @@ class WrappedRetriever(RankingRetriever):
         """Retrieve from a LangChain vector store by similarity."""
         return cls(retriever=store.as_retriever(), k=k)
 
-    def _search(self, query: str, k: int, filters: Filters, config: RunnableConfig) -> list[Document]:
+    def _search(
+        self, query: str, k: int, filters: Filters, config: RunnableConfig
+    ) -> list[Document]:
         retriever, arguments = self._asked_for(k, filters)
         return self._completed(retriever.invoke(query, config, **arguments), k)
 
-    async def _asearch(self, query: str, k: int, filters: Filters, config: RunnableConfig) -> list[Document]:
+    async def _asearch(
+        self, query: str, k: int, filters: Filters, config: RunnableConfig
+    ) -> list[Document]:
         retriever, arguments = self._asked_for(k, filters)
         if arguments and not _takes_k(retriever._aget_relevant_documents):  # type: ignore[attr-defined]
             # It inherits BaseRetriever's asynchronous side, which passes no arguments on.
@@ -182,7 +212,8 @@ class WrappedRetriever(RankingRetriever):
         for document in found if isinstance(found, list) else [found]:
             if not _is_document(document):
                 raise InputError(
-                    f"{type(self.retriever).__name__} is no retriever: it returned {document!r:.100}, and not a "
+                    f"{type(self.retriever).__name__} is no retriever: it returned "
+                    f"{document!r:.100}, and not a "
                     "list of documents, each with a text as page_content and a dict as metadata."
                 )
         return as_ranking([document for document in found if document.page_content.strip()], k)
@@ -200,14 +231,23 @@ def as_ranking_retriever(retriever: RetrieverLike | VectorStore) -> RankingRetri
         return WrappedRetriever.from_vectorstore(retriever)
     if not isinstance(retriever, Runnable):
         raise InputError(
-            f"{type(retriever).__name__} is no retriever: give a LangChain retriever, a vector store, or a "
+            f"{type(retriever).__name__} is no retriever: give a LangChain retriever, a vector "
+            f"store, or a "
             "knowledge base as DenseRetriever(knowledge_base=…)."
         )
-    return retriever if isinstance(retriever, RankingRetriever) else WrappedRetriever(retriever=retriever)
+    return (
+        retriever
+        if isinstance(retriever, RankingRetriever)
+        else WrappedRetriever(retriever=retriever)
+    )
 
 
 def _is_document(found: object) -> bool:
-    return isinstance(found, Document) and isinstance(found.page_content, str) and isinstance(found.metadata, dict)
+    return (
+        isinstance(found, Document)
+        and isinstance(found.page_content, str)
+        and isinstance(found.metadata, dict)
+    )
 
 
 def _takes_k(method: Callable[..., Any]) -> bool:
@@ -225,10 +265,11 @@ def _scores(documents: list[Document]) -> list[float]:
 def as_passages(documents: Iterable[Document]) -> list[Document]:
     """Return copies that all have a unique `id` and the metadata of a passage, in the same order.
 
-    What a document has is kept, and the rest is filled in: `source_id` from the PMID or the loader's `source`, else the
-    id; `url` from its PMID or DOI; `page`, which LangChain's loaders count from 0, as it is printed; `start` from the
-    text splitter's `start_index`; the id from a digest of source and text; the rest as `normalised` has it. A repeated
-    document (same id, same text) is left out, and another text under an id already taken gets one of its own.
+    What a document has is kept, and the rest is filled in: `source_id` from the PMID or the
+    loader's `source`, else the id; `url` from its PMID or DOI; `page`, which LangChain's loaders
+    count from 0, as it is printed; `start` from the text splitter's `start_index`; the id from a
+    digest of source and text; the rest as `normalised` has it. A repeated document (same id, same
+    text) is left out, and another text under an id already taken gets one of its own.
     """
     passages: dict[str, Document] = {}
     for document in documents:
@@ -261,7 +302,9 @@ def _as_passage(document: Document) -> Document:
         "start": start,
         "end": max(start, metadata.get("end", start + len(document.page_content))),
     }
-    return document.model_copy(update={"id": document.id or f"{source}#{_digest(document)}", "metadata": completed})
+    return document.model_copy(
+        update={"id": document.id or f"{source}#{_digest(document)}", "metadata": completed}
+    )
 
 
 def _printed_page(metadata: Mapping[str, Any]) -> dict[str, Any]:

@@ -44,12 +44,19 @@ def write_bert(folder: Path, *, seed: int, labels: int | None = None) -> Path:
     return folder
 
 
-def write_sentence_transformer(folder: Path, *, seed: int, prompts: dict[str, str] | None = None) -> Path:
+def write_sentence_transformer(
+    folder: Path, *, seed: int, prompts: dict[str, str] | None = None
+) -> Path:
     """A sentence-transformers folder in BGE's form: BERT, the vector of [CLS], scaled to unit length."""
     write_bert(folder, seed=seed)
     modules = [("", "Transformer"), ("1_Pooling", "Pooling"), ("2_Normalize", "Normalize")]
     listing = [
-        {"idx": index, "name": str(index), "path": path, "type": f"sentence_transformers.models.{kind}"}
+        {
+            "idx": index,
+            "name": str(index),
+            "path": path,
+            "type": f"sentence_transformers.models.{kind}",
+        }
         for index, (path, kind) in enumerate(modules)
     ]
     pooling = {

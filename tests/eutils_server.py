@@ -61,9 +61,9 @@ class Record:
 class EUtilsServer:
     """Answers POSTs to `esearch.fcgi` and `efetch.fcgi`, and remembers every call.
 
-    A query is matched word by word: words side by side must all occur, `OR` joins alternatives in or without
-    parentheses. The records with most of the query's words come first, then those added first. `faults` are
-    answered first, one a call.
+    A query is matched word by word: words side by side must all occur, `OR` joins alternatives in
+    or without parentheses. The records with most of the query's words come first, then those added
+    first. `faults` are answered first, one a call.
     """
 
     def __init__(self) -> None:
@@ -104,7 +104,9 @@ class EUtilsServer:
     async def answer(self, request: Request) -> Response:
         """Answer one call."""
         utility = request.path_params["utility"]
-        fields = {name: values[0] for name, values in parse_qs((await request.body()).decode()).items()}
+        fields = {
+            name: values[0] for name, values in parse_qs((await request.body()).decode()).items()
+        }
         self.calls.append(Call(request.method, utility, str(request.url), fields))
         if self.faults:
             fault = self.faults.pop(0)
@@ -115,7 +117,9 @@ class EUtilsServer:
             return Response(fault.body, fault.status, fault.headers)
         if utility == "esearch":
             return JSONResponse(self._found(fields["term"], int(fields["retmax"])))
-        records = [self.records[pmid].xml for pmid in fields["id"].split(",") if pmid in self.records]
+        records = [
+            self.records[pmid].xml for pmid in fields["id"].split(",") if pmid in self.records
+        ]
         return Response(_article_set(records), media_type="text/xml")
 
     def _found(self, query: str, most: int) -> dict[str, Any]:
@@ -145,7 +149,9 @@ async def _broken() -> AsyncIterator[bytes]:
 
 def _article_set(articles: Iterable[bytes]) -> bytes:
     # PubMed does not keep to the order asked for, nor need it.
-    return HEAD + b"<PubmedArticleSet>" + b"\n".join(reversed(list(articles))) + b"</PubmedArticleSet>"
+    return (
+        HEAD + b"<PubmedArticleSet>" + b"\n".join(reversed(list(articles))) + b"</PubmedArticleSet>"
+    )
 
 
 @contextmanager

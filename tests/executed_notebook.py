@@ -1,7 +1,7 @@
 """Executes notebooks: `python -m tests.executed_notebook SOURCE TARGET …`. Both may be the same file.
 
-Each runs in a folder and a kernel of its own, without a key, and what it stores is the outputs alone: no times, no
-standard error.
+Each runs in a folder and a kernel of its own, without a key, and what it stores is the outputs
+alone: no times, no standard error.
 """
 
 import os
@@ -65,7 +65,9 @@ class ForkedKernel(LocalProvisioner):
 
     async def launch_kernel(self, cmd: list[str], **options: Any) -> Any:
         self.process = self._copy
-        self._copy.become_kernel(cmd[cmd.index("ipykernel_launcher") + 1 :], options["cwd"], dict(options["env"]))
+        self._copy.become_kernel(
+            cmd[cmd.index("ipykernel_launcher") + 1 :], options["cwd"], dict(options["env"])
+        )
         return self.connection_info
 
 
@@ -76,7 +78,9 @@ def execute(source: Path, target: Path) -> None:
         CellExecutionError: a cell raised.
     """
     manager = AsyncKernelManager(kernel_name="python3")
-    manager.provisioner = ForkedKernel(kernel_id=source.stem, kernel_spec=manager.kernel_spec, parent=manager)
+    manager.provisioner = ForkedKernel(
+        kernel_id=source.stem, kernel_spec=manager.kernel_spec, parent=manager
+    )
     notebook = nbformat.read(source, as_version=4)
     with tempfile.TemporaryDirectory() as folder:
         client = NotebookClient(
@@ -91,7 +95,9 @@ def execute(source: Path, target: Path) -> None:
     for cell in notebook.cells:
         if cell.cell_type == "code":
             cell.outputs = [output for output in cell.outputs if output.get("name") != "stderr"]
-    notebook.metadata = {"kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"}}
+    notebook.metadata = {
+        "kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"}
+    }
     written = target.with_name(f".{target.name}.part")
     nbformat.write(notebook, written)
     written.replace(target)

@@ -1,8 +1,9 @@
 """Python processes that begin where the imports end: forked from one that has imported what they need.
 
-To start Python and to import PyTorch, LangChain and the rest takes seconds, and to fork takes none. All that is said of
-a process - its output, exit code, files, signals, environment - is as true of these; what is said of starting, of
-importing, of Python's own end and of its hash seed needs `sys.executable`.
+To start Python and to import PyTorch, LangChain and the rest takes seconds, and to fork takes none.
+All that is said of a process - its output, exit code, files, signals, environment - is as true of
+these; what is said of starting, of importing, of Python's own end and of its hash seed needs
+`sys.executable`.
 """
 
 import multiprocessing
@@ -46,7 +47,9 @@ class ForkedPython:
         self.stdout, output = _ends(stdout)
         self.stderr, errors = (None, output) if stderr == STDOUT else _ends(stderr)
         place = ({**(os.environ if env is None else env)}, cwd or Path.cwd())
-        self._process = _FORKSERVER.Process(target=_run, args=([*arguments], *place, output, errors))
+        self._process = _FORKSERVER.Process(
+            target=_run, args=([*arguments], *place, output, errors)
+        )
         self._process.start()
         output.close()
         errors.close()
@@ -78,7 +81,9 @@ class ForkedPython:
     def communicate(self, timeout: float | None = None) -> tuple[str, str]:
         """Return all of the output and of the errors that are piped, when the process has ended."""
         with ThreadPoolExecutor(2) as pool:
-            reading = [pool.submit(pipe.read) if pipe else None for pipe in (self.stdout, self.stderr)]
+            reading = [
+                pool.submit(pipe.read) if pipe else None for pipe in (self.stdout, self.stderr)
+            ]
             try:
                 self.wait(timeout)
             finally:
@@ -116,7 +121,11 @@ def _ends(given: int | IO[Any]) -> tuple[IO[str] | None, Connection]:
 
 
 def _run(
-    arguments: list[str], environment: dict[str, str], folder: Path, output: Connection, errors: Connection
+    arguments: list[str],
+    environment: dict[str, str],
+    folder: Path,
+    output: Connection,
+    errors: Connection,
 ) -> None:
     """Be the process."""
     assert _IMPORTS in sys.modules, f"{_IMPORTS} could not be imported where the tests were started"

@@ -22,7 +22,9 @@ NEW = "Ibuprofen is used now."
 
 
 def record(id: str, text: str = "Aspirin helps.", **metadata: Any) -> Document:
-    return Document(id=id, page_content=text, metadata={"source_id": id, "title": f"On {id}", **metadata})
+    return Document(
+        id=id, page_content=text, metadata={"source_id": id, "title": f"On {id}", **metadata}
+    )
 
 
 def source(name: str, *entries: Entry) -> EntrySource:
@@ -59,7 +61,9 @@ def stored(folder: Path | str) -> pa.Table:
     manifest = Manifest.published(open_place(folder))
     assert manifest is not None
     table = manifest.table(PASSAGES)
-    return table.read(table.data.schema.names).sort_by([("source_id", "ascending"), ("place", "ascending")])
+    return table.read(table.data.schema.names).sort_by(
+        [("source_id", "ascending"), ("place", "ascending")]
+    )
 
 
 def contents(
@@ -77,14 +81,19 @@ def contents(
         assert len(base) == len(rows) == len(held)
         info = knowledge_base_info(folder)
         frequencies = base.published.table(TERMS).read(["term", "passages"])
-        counted = Counter(term for terms in rows["terms"].to_pylist() for term in set(terms.split()))
+        counted = Counter(
+            term for terms in rows["terms"].to_pylist() for term in set(terms.split())
+        )
         assert dict(zip(*frequencies.to_pydict().values(), strict=True)) == counted
         return {
             "passages": held,
             "sources": {source["name"]: source["finished"] for source in info["sources"]},
             "records": info["records"],
             "terms": {
-                question: {document.id: document.metadata["score"] for document in base.search_terms(question, 1000)}
+                question: {
+                    document.id: document.metadata["score"]
+                    for document in base.search_terms(question, 1000)
+                }
                 for question in questions
             },
         }

@@ -21,7 +21,11 @@ class SimulatedLoop(asyncio.SelectorEventLoop):
     def steps(self, seconds: float) -> Iterator[None]:
         """Advance, with a step at each moment for which somebody waits."""
         end = self.now + seconds
-        while dues := [timer.when() for timer in self._scheduled if not timer.cancelled() and timer.when() <= end]:  # type: ignore[attr-defined]
+        while dues := [
+            timer.when()
+            for timer in self._scheduled
+            if not timer.cancelled() and timer.when() <= end
+        ]:  # type: ignore[attr-defined]
             self.now = max(self.now, min(dues))
             self.settle()
             yield

@@ -18,7 +18,8 @@ PATIENCE = 900.0
 class LoopbackServer(uvicorn.Server):
     """Ends when it is told to, and hangs up on whoever is there.
 
-    Uvicorn's own looks ten times a second whether it is to end, and then waits a tenth of a second for its clients.
+    Uvicorn's own looks ten times a second whether it is to end, and then waits a tenth of a second
+    for its clients.
     """
 
     def __init__(self, config: uvicorn.Config, url: str) -> None:
@@ -47,10 +48,14 @@ class LoopbackServer(uvicorn.Server):
 
 
 @contextmanager
-def serve_app(app: ASGIApp, *, port: int = 0, headers: Sequence[tuple[str, str]] = ()) -> Iterator[LoopbackServer]:
+def serve_app(
+    app: ASGIApp, *, port: int = 0, headers: Sequence[tuple[str, str]] = ()
+) -> Iterator[LoopbackServer]:
     """Serve on loopback, on a free port unless one is named; each reply has the headers."""
     listener = socket.create_server(("127.0.0.1", port))
-    config = uvicorn.Config(app, log_config=None, log_level="critical", lifespan="off", headers=list(headers))
+    config = uvicorn.Config(
+        app, log_config=None, log_level="critical", lifespan="off", headers=list(headers)
+    )
     server = LoopbackServer(config, f"http://127.0.0.1:{listener.getsockname()[1]}")
     # Connections wait in the listener's queue until the server runs.
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)

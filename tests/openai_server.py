@@ -113,7 +113,9 @@ def _first_sentence(text: str) -> str:
 def all_supported(call: Call) -> Reply:
     """Verify each sentence as supported."""
     numbers = re.findall(r"<sentence number=(\d+)", call.user)
-    return Reply(json.dumps({"verdicts": [verdict(int(number), "supported") for number in numbers]}))
+    return Reply(
+        json.dumps({"verdicts": [verdict(int(number), "supported") for number in numbers]})
+    )
 
 
 def verdict(sentence: int, verdict: str, difference: str = "") -> dict[str, Any]:
@@ -124,8 +126,9 @@ def verdict(sentence: int, verdict: str, difference: str = "") -> dict[str, Any]
 class OpenAIServer:
     """Answers `POST /v1/chat/completions`, streamed or not, and remembers every call.
 
-    `script` makes the replies, but for verifications, which `verify` answers. With `together = n`, extractions are
-    answered only once n of them are in flight at the same time, and in reverse order.
+    `script` makes the replies, but for verifications, which `verify` answers. With `together = n`,
+    extractions are answered only once n of them are in flight at the same time, and in reverse
+    order.
     """
 
     def __init__(self) -> None:
@@ -172,7 +175,9 @@ class OpenAIServer:
         if reply.raw is not None:
             return Response(reply.raw, reply.status, reply.headers, media_type="application/json")
         if reply.status != 200:
-            error = {"error": {"message": reply.content or "scripted", "type": "scripted", "code": None}}
+            error = {
+                "error": {"message": reply.content or "scripted", "type": "scripted", "code": None}
+            }
             return JSONResponse(error, reply.status, reply.headers)
         usage = _usage(call, reply)
         if call.body.get("stream"):
@@ -209,7 +214,9 @@ def _message(call: Call, reply: Reply) -> dict[str, Any]:
             "type": "function",
             "function": {"name": name, "arguments": arguments},
         }
-        for index, arguments in enumerate([reply.arguments] if isinstance(reply.arguments, str) else reply.arguments)
+        for index, arguments in enumerate(
+            [reply.arguments] if isinstance(reply.arguments, str) else reply.arguments
+        )
     ]
     return {"role": "assistant", "content": None, "tool_calls": calls}
 
@@ -225,7 +232,8 @@ def _usage(call: Call, reply: Reply) -> dict[str, Any] | None:
 async def _stream(call: Call, reply: Reply, usage: dict[str, Any] | None) -> AsyncIterator[str]:
     head = _head(call, "chat.completion.chunk")
     deltas: list[dict[str, Any]] = [
-        {"role": "assistant", "content": piece} for piece in reply.pieces or re.findall(r"\S+\s*|\s+", reply.content)
+        {"role": "assistant", "content": piece}
+        for piece in reply.pieces or re.findall(r"\S+\s*|\s+", reply.content)
     ]
     for delta in [_message(call, reply)] if reply.arguments is not None else deltas:
         choice = {"index": 0, "delta": delta, "finish_reason": None}
@@ -244,8 +252,8 @@ def serve(port: int = 0) -> Iterator[OpenAIServer]:
     """Run a server on loopback, on a free port unless one is named."""
     fake = OpenAIServer()
     app = Starlette(routes=[Route("/v1/chat/completions", fake.complete, methods=["POST"])])
-    # LangChain keeps a client, and its idle connections, for as long as the process lives, and an event loop that
-    # ends before them leaves them open. So there are none.
+    # LangChain keeps a client, and its idle connections, for as long as the process lives, and an
+    # event loop that ends before them leaves them open. So there are none.
     with serve_app(app, port=port, headers=[("Connection", "close")]) as server:
         fake.url, fake.hang_up = f"{server.url}/v1", server.hang_up
         yield fake

@@ -21,8 +21,20 @@ from tests.loopback import serve_app
 SECONDS = 60.0
 """The longest wait for a condition."""
 _FLAGS = (
-    *("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-dev-shm-usage"),
-    *("--disable-background-networking", "--disable-component-update", "--disable-sync", "--window-size=1360,1000"),
+    *(
+        "--headless=new",
+        "--no-sandbox",
+        "--disable-gpu",
+        "--disable-quic",
+        "--no-first-run",
+        "--disable-dev-shm-usage",
+    ),
+    *(
+        "--disable-background-networking",
+        "--disable-component-update",
+        "--disable-sync",
+        "--window-size=1360,1000",
+    ),
     "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",
 )
 
@@ -55,7 +67,9 @@ class Browser:
         self.see(".about dd")
 
     def until(self, condition: Callable[[], Any], what: str) -> Any:
-        return WebDriverWait(self.driver, SECONDS, poll_frequency=0.05).until(lambda _: condition(), what)
+        return WebDriverWait(self.driver, SECONDS, poll_frequency=0.05).until(
+            lambda _: condition(), what
+        )
 
     def all(self, selector: str) -> list[WebElement]:
         return self.driver.find_elements(By.CSS_SELECTOR, selector)
@@ -82,12 +96,16 @@ class Browser:
     def texts(self, selector: str) -> list[str]:
         """Return the texts of elements, also of those that are folded away."""
         texts: list[str] = self.run(
-            "return [...document.querySelectorAll(arguments[0])].map((element) => element.textContent)", selector
+            "return [...document.querySelectorAll(arguments[0])].map((element) => "
+            "element.textContent)",
+            selector,
         )
         return texts
 
     def media(self, **features: str) -> None:
-        given = [{"name": name.replace("_", "-"), "value": value} for name, value in features.items()]
+        given = [
+            {"name": name.replace("_", "-"), "value": value} for name, value in features.items()
+        ]
         self.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "", "features": given})
 
     def size(self, width: int, height: int) -> None:

@@ -19,10 +19,32 @@ PATHS = (
         "/./etc/passwd",
         "/etc/../etc/passwd",
     ),
-    *("/", "/root", "/tmp", "/usr/bin/env", "~/.ssh/id_rsa", "~root/.bashrc", "$HOME/.profile", "C:\\Windows\\win.ini"),
+    *(
+        "/",
+        "/root",
+        "/tmp",
+        "/usr/bin/env",
+        "~/.ssh/id_rsa",
+        "~root/.bashrc",
+        "$HOME/.profile",
+        "C:\\Windows\\win.ini",
+    ),
     # out of the folder
-    *("..", "../", "../secret.txt", "../../../../../../etc/passwd", "./../secret.txt", "report.txt/../../secret.txt"),
-    *("inner/../../secret.txt", "....//secret.txt", "..\\secret.txt", "%2e%2e/secret.txt", "..%2fsecret.txt"),
+    *(
+        "..",
+        "../",
+        "../secret.txt",
+        "../../../../../../etc/passwd",
+        "./../secret.txt",
+        "report.txt/../../secret.txt",
+    ),
+    *(
+        "inner/../../secret.txt",
+        "....//secret.txt",
+        "..\\secret.txt",
+        "%2e%2e/secret.txt",
+        "..%2fsecret.txt",
+    ),
     *(".", "", "inner", "report.txt/x", "report.txt\0", "\0/etc/passwd", "x" * 5000),
     # links
     *(
@@ -34,17 +56,46 @@ PATHS = (
         "inner/up/../secret.txt",
     ),
     # addresses
-    *("file:///etc/passwd", "file:/etc/passwd", "file:report.txt", "http://127.0.0.1:1/x", "https://example.org/x"),
-    *("s3://bucket/key", "ftp://127.0.0.1/x", "data:text/plain,x", "\\\\127.0.0.1\\share\\x", "gopher://127.0.0.1/"),
+    *(
+        "file:///etc/passwd",
+        "file:/etc/passwd",
+        "file:report.txt",
+        "http://127.0.0.1:1/x",
+        "https://example.org/x",
+    ),
+    *(
+        "s3://bucket/key",
+        "ftp://127.0.0.1/x",
+        "data:text/plain,x",
+        "\\\\127.0.0.1\\share\\x",
+        "gopher://127.0.0.1/",
+    ),
     # the kernel's
-    *("/proc/self/environ", "/proc/self/cmdline", "/proc/1/environ", "/proc/self/fd/0", "/proc/self/root/etc/passwd"),
-    *("/sys/kernel/notes", "/dev/zero", "/dev/random", "/dev/stdin", "/dev/tty", "/dev/mem", "device.txt", _FIFO),
+    *(
+        "/proc/self/environ",
+        "/proc/self/cmdline",
+        "/proc/1/environ",
+        "/proc/self/fd/0",
+        "/proc/self/root/etc/passwd",
+    ),
+    *(
+        "/sys/kernel/notes",
+        "/dev/zero",
+        "/dev/random",
+        "/dev/stdin",
+        "/dev/tty",
+        "/dev/mem",
+        "device.txt",
+        _FIFO,
+    ),
 )
 
 
 def lay_traps(folder: Path) -> None:
     """Put a document into a folder, a secret beside it, and links and pipes that lead out."""
-    (folder / DOCUMENT).write_text("The trial ran for a year.\n\nThe toy drug lowered the toy score by four points.\n")
+    (folder / DOCUMENT).write_text(
+        "The trial ran for a year.\n\nThe toy drug lowered the toy score by four points.\n"
+    )
     (folder / "inner").mkdir()
     secret = folder.parent / "secret.txt"
     secret.write_text(f"{SECRET}.\n")

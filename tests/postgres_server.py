@@ -20,7 +20,8 @@ _OWNER = "postgres"
 def serve_postgres() -> Iterator[str]:
     """Start a server with an empty database; yield its address, and remove both in the end.
 
-    Skips the test where there are no binaries, or where they would have to run as root, which they refuse.
+    Skips the test where there are no binaries, or where they would have to run as root, which they
+    refuse.
     """
     binaries = _binaries()
     prefix: list[str] = []
@@ -37,10 +38,24 @@ def serve_postgres() -> Iterator[str]:
             command = [*prefix, str(binaries / program), *arguments]
             # The server keeps what it inherits open, so that a pipe would never end.
             with (folder / "output.txt").open("a+") as output:
-                done = subprocess.run(command, stdout=output, stderr=output, cwd=folder, check=False)
+                done = subprocess.run(
+                    command, stdout=output, stderr=output, cwd=folder, check=False
+                )
             assert done.returncode == 0, (folder / "output.txt").read_text() + _log(folder)
 
-        run("initdb", "-D", str(data), "-A", "trust", "-U", _OWNER, "-E", "UTF8", "--no-locale", "--no-sync")
+        run(
+            "initdb",
+            "-D",
+            str(data),
+            "-A",
+            "trust",
+            "-U",
+            _OWNER,
+            "-E",
+            "UTF8",
+            "--no-locale",
+            "--no-sync",
+        )
         options = f"-h 127.0.0.1 -p {port} -k '' -F"
         run("pg_ctl", "-D", str(data), "-w", "-l", str(folder / "log.txt"), "-o", options, "start")
         try:
@@ -55,7 +70,11 @@ def _binaries() -> Path:
     found = [path.parent for path in _VERSIONS.glob("*/bin/initdb")]
     on_path = shutil.which("initdb")
     found += [Path(on_path).resolve().parent] if on_path else []
-    complete = [folder for folder in found if (folder / "pg_ctl").exists() and (folder / "postgres").exists()]
+    complete = [
+        folder
+        for folder in found
+        if (folder / "pg_ctl").exists() and (folder / "postgres").exists()
+    ]
     if not complete:
         pytest.skip("there is no PostgreSQL server on this machine (initdb, pg_ctl)")
     return complete[0]
@@ -67,7 +86,9 @@ def _other_user() -> pwd.struct_passwd:
     except KeyError:
         pytest.skip(f"PostgreSQL does not run as root, and there is no user {_OWNER}")
     if shutil.which("runuser") is None:
-        pytest.skip("PostgreSQL does not run as root, and there is no runuser to run it as another user")
+        pytest.skip(
+            "PostgreSQL does not run as root, and there is no runuser to run it as another user"
+        )
     return owner
 
 

@@ -19,9 +19,13 @@ from tests.loopback import serve_app
 DIMENSION = 16
 
 
-def article(pmid: int, text: str, *, year: int = 2020, revised: str = "2020-01-01", mesh: str = "Asthma") -> str:
+def article(
+    pmid: int, text: str, *, year: int = 2020, revised: str = "2020-01-01", mesh: str = "Asthma"
+) -> str:
     """Return the XML of a citation."""
-    date = "".join(f"<{n}>{v}</{n}>" for n, v in zip(("Year", "Month", "Day"), revised.split("-"), strict=True))
+    date = "".join(
+        f"<{n}>{v}</{n}>" for n, v in zip(("Year", "Month", "Day"), revised.split("-"), strict=True)
+    )
     return (
         f"<PubmedArticle><MedlineCitation><PMID Version='1'>{pmid}</PMID><DateRevised>{date}</DateRevised>"
         f"<Article><Journal><JournalIssue><PubDate><Year>{year}</Year></PubDate></JournalIssue></Journal>"
@@ -34,7 +38,9 @@ def article(pmid: int, text: str, *, year: int = 2020, revised: str = "2020-01-0
 
 def deletion(*pmids: int) -> str:
     """Return the XML that deletes citations."""
-    return "<DeleteCitation>" + "".join(f"<PMID>{pmid}</PMID>" for pmid in pmids) + "</DeleteCitation>"
+    return (
+        "<DeleteCitation>" + "".join(f"<PMID>{pmid}</PMID>" for pmid in pmids) + "</DeleteCitation>"
+    )
 
 
 def citations(*parts: str) -> bytes:
@@ -92,7 +98,9 @@ class PubMedServer:
         if isinstance(fault, int):
             return PlainTextResponse("fault", fault)
         if path.endswith("/"):
-            names = sorted({name.removeprefix(path) for name in self.files if name.startswith(path)})
+            names = sorted(
+                {name.removeprefix(path) for name in self.files if name.startswith(path)}
+            )
             return HTMLResponse("".join(f'<a href="{name}">{name}</a>\n' for name in names))
         if (content := self.files.get(path)) is None:
             return PlainTextResponse("missing", 404)

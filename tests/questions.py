@@ -49,7 +49,10 @@ def write_questions(file: Path, count: int) -> str:
 
 def known(count: int) -> list[Known]:
     """What the simulated reader is told of these questions."""
-    return [Known(question(n), OPTIONS, answer(n), [f"The trial of compound {n} was decided."]) for n in range(count)]
+    return [
+        Known(question(n), OPTIONS, answer(n), [f"The trial of compound {n} was decided."])
+        for n in range(count)
+    ]
 
 
 def build_corpus(folder: Path, count: int, *, others: int = 40) -> str:
@@ -64,15 +67,22 @@ def _built(count: int, others: int) -> Path:
     folder = cache_folder() / f"corpus-{count}-{others}-{os.getpid()}"
     documents: Sequence[Document] = [
         *(
-            _document(f"key-{n}", f"The trial of compound {n} was decided. The marker {n} was read.")
+            _document(
+                f"key-{n}", f"The trial of compound {n} was decided. The marker {n} was read."
+            )
             for n in range(count)
         ),
         *(
-            _document(f"other-{n}", f"Volunteer {n} was seen at clinic {n * 7}. Nothing was decided.")
+            _document(
+                f"other-{n}", f"Volunteer {n} was seen at clinic {n * 7}. Nothing was decided."
+            )
             for n in range(others)
         ),
     ]
-    build(folder, EntrySource(documents, name="corpus", fingerprint="sha256:corpus", size=len(documents)))
+    build(
+        folder,
+        EntrySource(documents, name="corpus", fingerprint="sha256:corpus", size=len(documents)),
+    )
     return folder
 
 

@@ -1,7 +1,8 @@
 """A run that can be killed and resumed: `python -m tests.resumed_run start|resume sync|async URL DATABASE`.
 
-The database is an SQLite file, or the address of a PostgreSQL server. It writes a line "extraction N" when the
-database has N extractions that a resumed run will find, and in the end the answer as JSON.
+The database is an SQLite file, or the address of a PostgreSQL server. It writes a line "extraction
+N" when the database has N extractions that a resumed run will find, and in the end the answer as
+JSON.
 """
 
 import asyncio
@@ -76,7 +77,9 @@ def telling(saver: Any) -> Any:
             teller.checkpoint(checkpoint["id"])
             return saved
 
-        async def aput_writes(self, config: Any, writes: Any, task_id: str, task_path: str = "") -> None:
+        async def aput_writes(
+            self, config: Any, writes: Any, task_id: str, task_path: str = ""
+        ) -> None:
             await super().aput_writes(config, writes, task_id, task_path)
             teller.writes(config, writes)
 

@@ -1,23 +1,29 @@
 """A SIMULATED reader: an OpenAI-compatible server on loopback that answers with a bias that is known.
 
-It is told the right answer of every question and which words make a document its key document, and stands in for a
-language model to test the experiments with: whether they recover the bias that it has. It reads nothing and reasons
-about nothing, so no figure that comes of it says anything about a method.
+It is told the right answer of every question and which words make a document its key document, and
+stands in for a
+language model to test the experiments with: whether they recover the bias that it has. It reads
+nothing and reasons about nothing, so no figure that comes of it says anything about a method.
 
 What it does with a prompt of n documents:
 
-- The key document at place i (from 0) is overlooked with the probability that a table gives for its relative place
-  i / (n - 1), linearly between the table's points (0.5 for a single document's own place means nothing: a single
-  document stands at 0), plus `per_document` for each other document, at most 0.95.
-- When it is found, the answer is the right one. When it is overlooked or not there, the answer is guessed: every
+- The key document at place i (from 0) is overlooked with the probability that a table gives for its
+  relative place
+  i / (n - 1), linearly between the table's points (0.5 for a single document's own place means
+  nothing: a single document stands at 0), plus `per_document` for each other document, at most
+  0.95.
+- When it is found, the answer is the right one. When it is overlooked or not there, the answer is
+  guessed: every
   option with the same probability, for a free answer a wrong word.
-- An extraction quotes the key document when it finds it, with confidence 0.9. A partition without it is misread with
+- An extraction quotes the key document when it finds it, with confidence 0.9. A partition without
+  it is misread with
   probability `misread`, as evidence for a wrong option, with confidence 0.5 to 0.95.
 - The reduce step takes the option with the highest confidence, and guesses without evidence.
-- It answers only as a model whose name begins with `simulated-reader`, so that every run of it is marked as one.
+- It answers only as a model whose name begins with `simulated-reader`, so that every run of it is
+  marked as one.
 
-Every draw is a hash of the seed, the stage, the question and the documents' words in their order: the same prompt
-gets the same answer.
+Every draw is a hash of the seed, the stage, the question and the documents' words in their order:
+the same prompt gets the same answer.
 
     python -m tests.simulated_reader --questions SPEC [--kb DIR] [--table 0:0.05,0.5:0.5,1:0.1] [--port PORT]
 """
@@ -82,7 +88,9 @@ class SimulatedReader:
     def __call__(self, call: Call) -> Reply:
         """Answer one call; as another model than the simulated reader, none."""
         if not str(call.body["model"]).startswith(MODEL):
-            return Reply(f"There is no model {call.body['model']!r} here, only {MODEL}.", status=404)
+            return Reply(
+                f"There is no model {call.body['model']!r} here, only {MODEL}.", status=404
+            )
         known = self._known(call)
         if call.stage == "reduce":
             return Reply(self._reduce(call, known))
@@ -96,14 +104,20 @@ class SimulatedReader:
             found = self._draw(call, known, "knows") < self.knows
         words = self._words(known, known.answer if found else self._guess(call, known))
         key = next((key for key, text in call.documents if found and _holds(text, known)), None)
-        return Reply(words.replace(".", f" [{key}].", 1) if key and "square brackets" in call.system else words)
+        return Reply(
+            words.replace(".", f" [{key}].", 1)
+            if key and "square brackets" in call.system
+            else words
+        )
 
     def _known(self, call: Call) -> Known:
         question = call.user.partition("Question: ")[2].split("\n")[0]
         try:
             return self._by_question[_plain(question)]
         except KeyError:
-            raise ValueError(f"The simulated reader was not told of this question: {question!r}") from None
+            raise ValueError(
+                f"The simulated reader was not told of this question: {question!r}"
+            ) from None
 
     def _finds(self, call: Call, known: Known, documents: Sequence[str]) -> bool:
         """Draw for every key document whether it is seen."""
@@ -131,13 +145,21 @@ class SimulatedReader:
         finding = self._words(known, known.answer) if found else "It is said otherwise."
         choice = choice if known.options else None
         return json.dumps(
-            {"relevant": True, "quotes": quotes, "finding": finding, "choice": choice, "confidence": confidence}
+            {
+                "relevant": True,
+                "quotes": quotes,
+                "finding": finding,
+                "choice": choice,
+                "confidence": confidence,
+            }
         )
 
     def _reduce(self, call: Call, known: Known) -> str:
         evidence = [body for _, body in _EVIDENCE.findall(call.user)]
         if not known.options:
-            return self._words(known, known.answer if any(known.answer in body for body in evidence) else "unknown")
+            return self._words(
+                known, known.answer if any(known.answer in body for body in evidence) else "unknown"
+            )
         ranked = sorted(
             (-float(confidence[1]), choice[1])
             for body in evidence
@@ -146,7 +168,9 @@ class SimulatedReader:
         return self._words(known, ranked[0][1] if ranked else self._guess(call, known))
 
     def _guess(self, call: Call, known: Known) -> str:
-        return self._pick(sorted(known.options), call, known, "guess") if known.options else "unknown"
+        return (
+            self._pick(sorted(known.options), call, known, "guess") if known.options else "unknown"
+        )
 
     @staticmethod
     def _words(known: Known, answer: str) -> str:
@@ -195,7 +219,9 @@ def known_of(spec: str, knowledge_base: str | None, *, words: int = 8) -> list[K
         passages = corpus.key_documents(item) if corpus else []
         keys = [" ".join(passage.page_content.split()[: 3 * words]) for passage in passages]
         keys += [f"THE ANSWER IS {answer}" for answer in item.answers if not passages]
-        found.append(Known(item.question, item.options, item.answers[0] if item.answers else "unknown", keys))
+        found.append(
+            Known(item.question, item.options, item.answers[0] if item.answers else "unknown", keys)
+        )
     return found
 
 
@@ -203,7 +229,9 @@ def known_of_trials(folder: str) -> list[Known]:
     """Return what it has to be told of the shared sample of evidence-inference: the annotated spans."""
     from pathlib import Path
 
-    rows = [json.loads(line) for line in (Path(folder) / "questions.jsonl").read_bytes().splitlines()]
+    rows = [
+        json.loads(line) for line in (Path(folder) / "questions.jsonl").read_bytes().splitlines()
+    ]
     return [
         Known(
             row["question"],
@@ -219,15 +247,24 @@ def known_of_trials(folder: str) -> list[Known]:
 
 
 def _table(words: str) -> dict[float, float]:
-    return {float(place): float(share) for place, share in (point.split(":") for point in words.split(","))}
+    return {
+        float(place): float(share)
+        for place, share in (point.split(":") for point in words.split(","))
+    }
 
 
 def main(arguments: Iterable[str]) -> None:
-    parser = argparse.ArgumentParser(description="A simulated reader on loopback, for tests of the experiments.")
+    parser = argparse.ArgumentParser(
+        description="A simulated reader on loopback, for tests of the experiments."
+    )
     parser.add_argument("--questions", help="a data set, as briefcontext experiment takes it")
-    parser.add_argument("--trials", help="the folder of the evidence-inference sample, in place of --questions")
+    parser.add_argument(
+        "--trials", help="the folder of the evidence-inference sample, in place of --questions"
+    )
     parser.add_argument("--kb", help="the knowledge base that holds the key documents")
-    parser.add_argument("--table", type=_table, default=LOST_IN_THE_MIDDLE, help="place:probability, …")
+    parser.add_argument(
+        "--table", type=_table, default=LOST_IN_THE_MIDDLE, help="place:probability, …"
+    )
     parser.add_argument("--misread", type=float, default=0.0)
     parser.add_argument("--per-document", type=float, default=0.0)
     parser.add_argument("--knows", type=float, default=0.0)
@@ -236,11 +273,17 @@ def main(arguments: Iterable[str]) -> None:
     given = parser.parse_args(list(arguments))
     known = known_of_trials(given.trials) if given.trials else known_of(given.questions, given.kb)
     reader = SimulatedReader(
-        known, given.table, given.seed, misread=given.misread, per_document=given.per_document, knows=given.knows
+        known,
+        given.table,
+        given.seed,
+        misread=given.misread,
+        per_document=given.per_document,
+        knows=given.knows,
     )
     with serve(given.port) as server:
         server.script = reader
-        # One line when it is ready, and one with the number of requests for every line on standard input.
+        # One line when it is ready, and one with the number of requests for every line on standard
+        # input.
         sys.stdout.write(f"OPENAI_BASE_URL={server.url} model openai:{MODEL}\n")
         sys.stdout.flush()
         try:

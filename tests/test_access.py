@@ -20,7 +20,10 @@ from tests.conftest import QUESTION
 from tests.paths import DOCUMENT, PATHS, SECRET, lay_traps
 from tests.test_sources_pdf import ARTICLE, pdf
 
-ALL = {"BRIEFCONTEXT_BASES": "trials = /srv/a/b, /srv/guidelines,pubmed:", "BRIEFCONTEXT_MODELS": "openai:a, ollama:b"}
+ALL = {
+    "BRIEFCONTEXT_BASES": "trials = /srv/a/b, /srv/guidelines,pubmed:",
+    "BRIEFCONTEXT_MODELS": "openai:a, ollama:b",
+}
 DEFAULT = Access.from_environment({})
 FREE = {"years", "publication_types", "journals", "mesh", "languages"}
 
@@ -141,7 +144,11 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def _of_the_page(file: Path) -> str:
-    page = TestClient(create_app(Settings(document=str(file))), base_url="http://127.0.0.1", client=("127.0.0.1", 1))
+    page = TestClient(
+        create_app(Settings(document=str(file))),
+        base_url="http://127.0.0.1",
+        client=("127.0.0.1", 1),
+    )
     told = page.post("/api/ask", json={"question": ADVERSE}).text
     source = json.loads(told.splitlines()[-1])["answer"]["citations"][0]["source_id"]
     return told + page.post("/api/source", json={"source_id": source}).text

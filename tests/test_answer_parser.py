@@ -17,7 +17,11 @@ from tests.notes import kinds
 
 QUESTION = check_question("Is it so?", {"A": "yes", "B": "no"})
 DOCUMENTS = assign_keys(
-    "Is it so?", [Document(id=str(n), page_content=f"Text {n}.", metadata={"source_id": f"src-{n}"}) for n in range(2)]
+    "Is it so?",
+    [
+        Document(id=str(n), page_content=f"Text {n}.", metadata={"source_id": f"src-{n}"})
+        for n in range(2)
+    ],
 )
 FIRST, SECOND = (document_key(document) for document in DOCUMENTS)
 
@@ -55,11 +59,15 @@ def _answer(text: str, *extractions: Extraction) -> Answer:
 )
 def test_answers_come_in_paragraphs_lists_and_tables(text: str, uncited: list[str]) -> None:
     answer = _answer(text)
-    places = [slice(note["start"], note["end"]) for note in answer["notes"] if note["kind"] == "uncited"]
+    places = [
+        slice(note["start"], note["end"]) for note in answer["notes"] if note["kind"] == "uncited"
+    ]
     assert [answer["text"][place] for place in places] == uncited
 
 
-@given(st.text(alphabet=st.sampled_from(f"[]{FIRST} .:\n\t-*#|Conflict:NO ANSWERQuotes\x00\u2028é?")))
+@given(
+    st.text(alphabet=st.sampled_from(f"[]{FIRST} .:\n\t-*#|Conflict:NO ANSWERQuotes\x00\u2028é?"))
+)
 def test_no_words_of_a_model_break_the_answer(text: str) -> None:
     assert isinstance(_answer(f"{text} [{FIRST}]")["text"], str)
 
@@ -69,19 +77,37 @@ def test_no_words_of_a_model_break_the_answer(text: str) -> None:
     [
         ("It is.\nConflict: X says no.\nChoice: A", "It is.", "X says no."),
         ("It is.\n\nConflict: X says no.\n\nMore.", "It is.\n\nMore.", "X says no."),
-        ("It is.\nConflict:\n- X says no.\n- Y says yes.\n\nMore.", "It is.\n\nMore.", "- X says no.\n- Y says yes."),
+        (
+            "It is.\nConflict:\n- X says no.\n- Y says yes.\n\nMore.",
+            "It is.\n\nMore.",
+            "- X says no.\n- Y says yes.",
+        ),
         ("```\nIt is.\n- Conflict: X says no.\nChoice: A\n```", "It is.", "X says no."),
-        ("It is.\n**Conflict:**\nX says no. Y says yes.\nChoice: A", "It is.", "X says no. Y says yes."),
+        (
+            "It is.\n**Conflict:**\nX says no. Y says yes.\nChoice: A",
+            "It is.",
+            "X says no. Y says yes.",
+        ),
         ("It is.\nConflict: none\n\nMore.", "It is.\n\nMore.", None),
         ("It is.\nConflict:\n\nMore.", "It is.\n\nMore.", None),
         ("It is.\nConflict: None.", "It is.", None),
         ("It is.\nConflict: -", "It is.", None),
-        ("It is.\nConflict: no benefit in X; a benefit in Y.", "It is.", "no benefit in X; a benefit in Y."),
+        (
+            "It is.\nConflict: no benefit in X; a benefit in Y.",
+            "It is.",
+            "no benefit in X; a benefit in Y.",
+        ),
         ("It is.\nA conflict: X says no.", "It is.\nA conflict: X says no.", None),
-        ("## Answer\nIt is.\n\n### In children:\nIt is not.", "Answer:\nIt is.\n\nIn children:\nIt is not.", None),
+        (
+            "## Answer\nIt is.\n\n### In children:\nIt is not.",
+            "Answer:\nIt is.\n\nIn children:\nIt is not.",
+            None,
+        ),
     ],
 )
-def test_a_conflict_is_read_with_the_lines_under_it(text: str, left: str, conflict: str | None) -> None:
+def test_a_conflict_is_read_with_the_lines_under_it(
+    text: str, left: str, conflict: str | None
+) -> None:
     draft = draft_of(text)
     assert (draft["text"], draft["conflict"]) == (left, conflict)
 
@@ -157,11 +183,22 @@ def test_quotes_are_read_however_they_are_listed(listed: str) -> None:
 @pytest.mark.parametrize("between", ["", '\n[2B3C] "It was so indeed"\n'])
 def test_sentences_after_the_quotes_stay_in_the_answer(between: str) -> None:
     after = "Not in children, though [2B3C]."
-    parts = read_reply(f'So [2B3C].\n\nQuotes:\n[2B3C] "It was so indeed"\n{between}\n---\n\n{after}')
-    assert (parts.text.split(), len(parts.quotes)) == (f"So [2B3C]. {after}".split(), 1 + bool(between))
+    parts = read_reply(
+        f'So [2B3C].\n\nQuotes:\n[2B3C] "It was so indeed"\n{between}\n---\n\n{after}'
+    )
+    assert (parts.text.split(), len(parts.quotes)) == (
+        f"So [2B3C]. {after}".split(),
+        1 + bool(between),
+    )
 
 
-@given(st.lists(st.sampled_from(["It is so.", "Choice: A", "Conflict: X", "Quotes:", "Not answered: Y", "", "- Z"])))
+@given(
+    st.lists(
+        st.sampled_from(
+            ["It is so.", "Choice: A", "Conflict: X", "Quotes:", "Not answered: Y", "", "- Z"]
+        )
+    )
+)
 def test_no_line_of_a_reply_is_lost(lines: list[str]) -> None:
     parts = read_reply("\n".join(lines))
     kept = f"{parts.text}\n{parts.chosen}\n{parts.conflict}\n{parts.not_answered}"
@@ -169,7 +206,9 @@ def test_no_line_of_a_reply_is_lost(lines: list[str]) -> None:
         assert any(words in line for line in lines) == (words in kept)
 
 
-@pytest.mark.parametrize("text", ["So it is.\nQuo", "So it is.\n**Quotes", "So it is.\n- ", "So it is.\nQuotes:"])
+@pytest.mark.parametrize(
+    "text", ["So it is.\nQuo", "So it is.\n**Quotes", "So it is.\n- ", "So it is.\nQuotes:"]
+)
 def test_what_may_begin_the_quotes_is_held_back(text: str) -> None:
     assert before_quotes(text, unfinished=True) == "So it is."
     assert before_quotes("So it is.\nQuite so", unfinished=True) == "So it is.\nQuite so"
@@ -182,13 +221,18 @@ def test_a_choice_with_its_reason_in_one_line_keeps_the_reason() -> None:
 
 def test_findings_name_sources_as_the_answer_does_and_no_keys() -> None:
     finding = f"As [{FIRST}] and {SECOND} say, it is so [{FIRST}, {SECOND}]."
-    answer = _answer(f"It is so [{SECOND}].", extraction_of(0, DOCUMENTS, "evidence", finding=finding))
+    answer = _answer(
+        f"It is so [{SECOND}].", extraction_of(0, DOCUMENTS, "evidence", finding=finding)
+    )
     assert answer["extractions"][0]["finding"] == "As [src-0] and [1] say, it is so [src-0], [1]."
-    assert [(citation["key"], citation["source_id"]) for citation in answer["citations"]] == [("1", "src-1")]
+    assert [(citation["key"], citation["source_id"]) for citation in answer["citations"]] == [
+        ("1", "src-1")
+    ]
 
 
 @pytest.mark.parametrize(
-    "reply", ["It is not known.\nNot answered: all\nChoice: A", "NO ANSWER: it is missing.\nChoice: A"]
+    "reply",
+    ["It is not known.\nNot answered: all\nChoice: A", "NO ANSWER: it is missing.\nChoice: A"],
 )
 def test_a_forced_choice_without_an_answer_is_unsupported(reply: str) -> None:
     draft = draft_of(reply, forced=True)

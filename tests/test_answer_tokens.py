@@ -28,18 +28,25 @@ def run(request: pytest.FixtureRequest) -> Any:
 
     def run(built: Any, **settings: Any) -> tuple[list[Any], str, Any]:
         given = {"question": QUESTION}
-        arguments: Any = {"context": Settings(**settings), "stream_mode": ["custom", "messages", "values"]}
+        arguments: Any = {
+            "context": Settings(**settings),
+            "stream_mode": ["custom", "messages", "values"],
+        }
 
         async def collect() -> list[Any]:
             return [part async for part in built.astream(given, **arguments)]
 
         parts = asyncio.run(collect()) if request.param else list(built.stream(given, **arguments))
-        by_mode: dict[str, list[Any]] = {mode: [p for m, p in parts if m == mode] for mode in arguments["stream_mode"]}
+        by_mode: dict[str, list[Any]] = {
+            mode: [p for m, p in parts if m == mode] for mode in arguments["stream_mode"]
+        }
         words = "".join(message.text for message, _ in by_mode["messages"])
         answer_tokens = AnswerTokens()
         events: list[Any] = []
         for mode, part in parts:
-            events += answer_tokens.of(part) if mode == "messages" else [part] if mode == "custom" else []
+            events += (
+                answer_tokens.of(part) if mode == "messages" else [part] if mode == "custom" else []
+            )
         return events, words, by_mode["values"][-1]["answer"]
 
     return run
@@ -47,7 +54,11 @@ def run(request: pytest.FixtureRequest) -> Any:
 
 def tokens(events: list[Any], attempt: int = 1) -> list[str]:
     """Return the pieces of one attempt."""
-    return [event["text"] for event in events if event["event"] == "answer_token" and event["attempt"] == attempt]
+    return [
+        event["text"]
+        for event in events
+        if event["event"] == "answer_token" and event["attempt"] == attempt
+    ]
 
 
 def answering(call: Call, words: str = WORDS) -> Reply:
@@ -71,7 +82,9 @@ def test_tokens_come_between_the_beginning_of_the_answer_and_its_end(
     begun = names.index("reducing" if route == "map_reduce" else "answering")
     assert names[begun + 1 :] == ["answer_token"] * 4 + ["answered"]
     assert answer["text"] == WORDS
-    assert answer["usage"]["input_tokens"] == sum(len(call.prompt) // 4 for call in server.all_calls)
+    assert answer["usage"]["input_tokens"] == sum(
+        len(call.prompt) // 4 for call in server.all_calls
+    )
     assert answer["usage"]["output_tokens"] > 0
 
 
@@ -80,7 +93,9 @@ def test_tokens_are_counted_for_a_client_that_was_not_asked_to(
 ) -> None:
     chat = ChatOpenAI(model="scripted", base_url=server.url, api_key="none", max_retries=0)
     _, _, answer = run(build_graph(model=chat, retriever=disagreeing))
-    assert answer["usage"]["input_tokens"] == sum(len(call.prompt) // 4 for call in server.all_calls)
+    assert answer["usage"]["input_tokens"] == sum(
+        len(call.prompt) // 4 for call in server.all_calls
+    )
 
 
 def test_a_further_attempt_begins_the_answer_anew(
@@ -105,25 +120,37 @@ def test_what_a_provider_does_not_stream_comes_in_one_piece(
     run: Any, server: OpenAIServer, disagreeing: FixedRetriever
 ) -> None:
     chat = ChatOpenAI(model="whole", base_url=server.url, api_key="none", max_retries=0)
-    server.script = lambda call: Reply("no streams here", status=400) if call.body.get("stream") else answering(call)
+    server.script = lambda call: (
+        Reply("no streams here", status=400) if call.body.get("stream") else answering(call)
+    )
     built = build_graph(model=chat, retriever=disagreeing)
     pieces = [tokens(run(built, route="vanilla")[0]) for _ in range(2)]
     assert pieces == [[WORDS], [WORDS]]
     assert [bool(call.body.get("stream")) for call in server.calls] == [True, False, False]
 
 
-def test_a_model_that_is_not_to_stream_does_not(run: Any, server: OpenAIServer, disagreeing: FixedRetriever) -> None:
+def test_a_model_that_is_not_to_stream_does_not(
+    run: Any, server: OpenAIServer, disagreeing: FixedRetriever
+) -> None:
     for name, setting in {"disable_streaming": True, "stream_usage": False}.items():
-        chat = ChatOpenAI(model="m", base_url=server.url, api_key="none", max_retries=0, **{name: setting})
+        chat = ChatOpenAI(
+            model="m", base_url=server.url, api_key="none", max_retries=0, **{name: setting}
+        )
         server.script = answering
         built = build_graph(model=chat, retriever=disagreeing)
         assert tokens(run(built, route="vanilla")[0]) == [WORDS]
     assert not any(call.body.get("stream") for call in server.all_calls)
 
 
-def test_nothing_is_streamed_where_nobody_listens(server: OpenAIServer, disagreeing: FixedRetriever) -> None:
+def test_nothing_is_streamed_where_nobody_listens(
+    server: OpenAIServer, disagreeing: FixedRetriever
+) -> None:
     chat = ChatOpenAI(model="m", base_url=server.url, api_key="none", max_retries=0)
-    list(build_graph(model=chat, retriever=disagreeing).stream({"question": QUESTION}, stream_mode="custom"))
+    list(
+        build_graph(model=chat, retriever=disagreeing).stream(
+            {"question": QUESTION}, stream_mode="custom"
+        )
+    )
     assert not any(call.body.get("stream") for call in server.all_calls)
 
 
@@ -132,7 +159,11 @@ def test_another_models_messages_are_no_part_of_the_answer() -> None:
 
 
 def test_a_cached_answer_comes_in_one_piece(
-    run: Any, server: OpenAIServer, disagreeing: FixedRetriever, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    run: Any,
+    server: OpenAIServer,
+    disagreeing: FixedRetriever,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "none")
     monkeypatch.setenv("OPENAI_BASE_URL", server.url)
@@ -151,7 +182,9 @@ def test_a_cached_answer_comes_in_one_piece(
 @pytest.fixture
 def terminal() -> ProgressLines:
     """Progress on a terminal that is a string."""
-    return ProgressLines(Console(file=io.StringIO(), force_terminal=True, width=80, height=24, highlight=False))
+    return ProgressLines(
+        Console(file=io.StringIO(), force_terminal=True, width=80, height=24, highlight=False)
+    )
 
 
 def shown(lines: ProgressLines) -> str:
@@ -161,11 +194,20 @@ def shown(lines: ProgressLines) -> str:
     return file.getvalue()
 
 
-def test_a_terminal_shows_the_answer_as_it_grows_and_obeys_none_of_it(terminal: ProgressLines) -> None:
+def test_a_terminal_shows_the_answer_as_it_grows_and_obeys_none_of_it(
+    terminal: ProgressLines,
+) -> None:
     with terminal:
-        for attempt, text in [(1, "Lost "), (2, "Aspirin "), (2, "[red]helps\x1b]0;"), (2, "it seems")]:
+        for attempt, text in [
+            (1, "Lost "),
+            (2, "Aspirin "),
+            (2, "[red]helps\x1b]0;"),
+            (2, "it seems"),
+        ]:
             terminal.show({"event": "answer_token", "text": text, "attempt": attempt})
-            terminal.show({"event": "retrieved", "documents": 3})  # A line above the answer has it drawn again.
+            terminal.show(
+                {"event": "retrieved", "documents": 3}
+            )  # A line above the answer has it drawn again.
     told = shown(terminal)
     assert "Lost" in told
     assert "Aspirin [red]helps\\u001b]0;it seems" in told

@@ -39,7 +39,9 @@ ANSWERS = [
 def _ask(chat: ChatOpenAI, route: str, **question: Any) -> dict[str, Any]:
     built = build_graph(model=chat, retriever=FixedRetriever(documents=make_documents(4, about=0)))
     settings = Settings(route=route, max_retries=0)
-    answer: dict[str, Any] = built.invoke({"question": QUESTION, **question}, context=settings)["answer"]
+    answer: dict[str, Any] = built.invoke({"question": QUESTION, **question}, context=settings)[
+        "answer"
+    ]
     return answer
 
 
@@ -64,16 +66,24 @@ def test_a_reply_that_is_no_answer_is_asked_for_again(
     assert last[-1]["content"].startswith("That reply is no answer: it ")
 
 
-def test_two_replies_that_are_no_answer_are_an_error(chat_model: ChatOpenAI, server: OpenAIServer) -> None:
+def test_two_replies_that_are_no_answer_are_an_error(
+    chat_model: ChatOpenAI, server: OpenAIServer
+) -> None:
     server.script = lambda call: Reply("Confidence: 0.80")
-    with pytest.raises(ModelCallError, match="gave no answer, twice; of its last reply: it holds no sentence"):
+    with pytest.raises(
+        ModelCallError, match="gave no answer, twice; of its last reply: it holds no sentence"
+    ):
         _ask(chat_model, "vanilla")
     assert len(server.calls) == 2
 
 
-def test_who_repeats_that_it_was_no_answer_gives_none(chat_model: ChatOpenAI, server: OpenAIServer) -> None:
+def test_who_repeats_that_it_was_no_answer_gives_none(
+    chat_model: ChatOpenAI, server: OpenAIServer
+) -> None:
     server.script = lambda call: Reply(call.body["messages"][-1]["content"])
-    with pytest.raises(ModelCallError, match="gave no answer, twice; of its last reply: it repeats the prompt"):
+    with pytest.raises(
+        ModelCallError, match="gave no answer, twice; of its last reply: it repeats the prompt"
+    ):
         _ask(chat_model, "vanilla")
 
 
@@ -108,7 +118,9 @@ def test_a_short_answer_is_one(reply: str, chat_model: ChatOpenAI, server: OpenA
     assert len(server.calls) == 1
 
 
-def test_stray_lines_are_taken_out_of_an_answer(chat_model: ChatOpenAI, server: OpenAIServer) -> None:
+def test_stray_lines_are_taken_out_of_an_answer(
+    chat_model: ChatOpenAI, server: OpenAIServer
+) -> None:
     server.script = lambda call: Reply(
         f"So it is [{call.documents[0][0]}].\n</evidence>\nConfidence: 0.80\nMy confidence: high."
     )
@@ -119,8 +131,12 @@ def test_stray_lines_are_taken_out_of_an_answer(chat_model: ChatOpenAI, server: 
 def test_the_second_answers_tokens_take_the_place_of_the_first_ones(
     chat_model: ChatOpenAI, server: OpenAIServer
 ) -> None:
-    server.script = lambda call: faithful(call) if len(call.body["messages"]) > 2 else Reply("</evidence>")
-    built = build_graph(model=chat_model, retriever=FixedRetriever(documents=make_documents(4, about=0)))
+    server.script = lambda call: (
+        faithful(call) if len(call.body["messages"]) > 2 else Reply("</evidence>")
+    )
+    built = build_graph(
+        model=chat_model, retriever=FixedRetriever(documents=make_documents(4, about=0))
+    )
     settings = Settings(route="vanilla", max_retries=0)
     tokens = AnswerTokens()
     parts: Any = built.stream({"question": QUESTION}, context=settings, stream_mode="messages")

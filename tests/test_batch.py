@@ -30,12 +30,19 @@ def answer(requests: list[Path], script: Script, file: Path) -> Path:
         usage = {"prompt_tokens": 100, "completion_tokens": 10, "total_tokens": 110}
         body: dict[str, Any] = {
             **{"id": "x", "object": "chat.completion", "created": 0, "model": row["body"]["model"]},
-            **{"choices": [{"index": 0, "message": message, "finish_reason": "stop"}], "usage": usage},
+            **{
+                "choices": [{"index": 0, "message": message, "finish_reason": "stop"}],
+                "usage": usage,
+            },
         }
         if reply.status != 200:
             body = {"error": {"message": reply.content, "type": "scripted", "code": None}}
         response = {"status_code": reply.status, "request_id": "r", "body": body}
-        lines.append(json.dumps({"id": "b", "custom_id": row["custom_id"], "response": response, "error": None}))
+        lines.append(
+            json.dumps(
+                {"id": "b", "custom_id": row["custom_id"], "response": response, "error": None}
+            )
+        )
     file.write_text("\n".join(lines) + "\n")
     return file
 
@@ -55,16 +62,23 @@ def test_batches_end_in_the_answers_of_a_run_that_asks(
     assert all(set(row) == {"custom_id", "method", "url", "body"} for row in rows)
     assert {(row["method"], row["url"]) for row in rows} == {("POST", "/v1/chat/completions")}
     assert len({row["custom_id"] for row in rows}) == len(rows)
-    assert all(row["body"]["model"] == "simulated-reader" and row["body"]["temperature"] == 0 for row in rows)
+    assert all(
+        row["body"]["model"] == "simulated-reader" and row["body"]["temperature"] == 0
+        for row in rows
+    )
 
-    second = make_run(tmp_path).batch(tmp_path / "run", answer(list(first.files), reader, tmp_path / "1.jsonl"))
+    second = make_run(tmp_path).batch(
+        tmp_path / "run", answer(list(first.files), reader, tmp_path / "1.jsonl")
+    )
     assert second.imported["replies"] == len(rows)
     assert second.waiting == COUNT * 5
     assert len(outcomes(tmp_path / "run")) == COUNT * 5
     reduce = [json.loads(line) for file in second.files for line in file.read_text().splitlines()]
     assert all("that readers copied out" in row["body"]["messages"][0]["content"] for row in reduce)
 
-    last = make_run(tmp_path).batch(tmp_path / "run", answer(list(second.files), reader, tmp_path / "2.jsonl"))
+    last = make_run(tmp_path).batch(
+        tmp_path / "run", answer(list(second.files), reader, tmp_path / "2.jsonl")
+    )
     assert (list(last.files), last.waiting) == ([], 0)
     assert (tmp_path / "run" / "report.md").exists()
     assert server.calls == []
@@ -83,9 +97,13 @@ def test_line_ends_that_json_does_not_know_break_no_request_and_no_reply(tmp_pat
     words = "It is\u2028so\u2029and\x85not otherwise.\nChoice: A"
 
     def run() -> Run:
-        settings = run_settings(tmp_path, "position", 1, model="openai:m", methods=("vanilla",), ks=(5,))
+        settings = run_settings(
+            tmp_path, "position", 1, model="openai:m", methods=("vanilla",), ks=(5,)
+        )
         file = tmp_path / "questions.jsonl"
-        file.write_text(file.read_text().replace("Does compound", "Does\u2028the\x85compound"), encoding="utf-8")
+        file.write_text(
+            file.read_text().replace("Does compound", "Does\u2028the\x85compound"), encoding="utf-8"
+        )
         return Run(settings)
 
     out = tmp_path / "run"
@@ -93,15 +111,28 @@ def test_line_ends_that_json_does_not_know_break_no_request_and_no_reply(tmp_pat
     assert len(requests.read_text(encoding="utf-8").splitlines()) == 5
     # As an older export and as a provider may write it.
     rows = [json.loads(line) for line in requests.read_text(encoding="utf-8").split("\n") if line]
-    requests.write_text("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows), encoding="utf-8")
+    requests.write_text(
+        "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows), encoding="utf-8"
+    )
     usage = {"prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 2}
     body: dict[str, Any] = {
         **{"id": "x", "object": "chat.completion", "created": 0, "model": "m", "usage": usage},
-        "choices": [{"index": 0, "message": {"role": "assistant", "content": words}, "finish_reason": "stop"}],
+        "choices": [
+            {
+                "index": 0,
+                "message": {"role": "assistant", "content": words},
+                "finish_reason": "stop",
+            }
+        ],
     }
-    lines = [{"custom_id": row["custom_id"], "response": {"status_code": 200, "body": body}} for row in rows]
+    lines = [
+        {"custom_id": row["custom_id"], "response": {"status_code": 200, "body": body}}
+        for row in rows
+    ]
     results = tmp_path / "1.jsonl"
-    results.write_text("".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines), encoding="utf-8")
+    results.write_text(
+        "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines), encoding="utf-8"
+    )
     last = run().batch(out, results)
     assert (last.imported["replies"], list(last.files)) == (5, [])
     assert set(outcomes(out).values()) == {"right"}
@@ -138,7 +169,9 @@ def test_requests_that_all_failed_are_written_to_be_sent_again(tmp_path: Path) -
     run = make_run(tmp_path, methods=("vanilla",))
     first = run.batch(tmp_path / "run", None)
     asked = first.files[0].read_text()
-    failed = answer(list(first.files), lambda call: Reply("too many", status=429), tmp_path / "1.jsonl")
+    failed = answer(
+        list(first.files), lambda call: Reply("too many", status=429), tmp_path / "1.jsonl"
+    )
     second = make_run(tmp_path, methods=("vanilla",)).batch(tmp_path / "run", failed)
     assert second.imported == {"replies": 0, "to ask again": 15, "not of this run": 0}
     assert [file.read_text() for file in second.files] == [asked]
@@ -165,7 +198,11 @@ def test_a_refused_form_is_asked_in_another(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("content", "complaint"),
-    [("{not json", "is not JSON"), ("[]", "an object is needed"), ('{"custom_id": "other"}', "no reply to a request")],
+    [
+        ("{not json", "is not JSON"),
+        ("[]", "an object is needed"),
+        ('{"custom_id": "other"}', "no reply to a request"),
+    ],
 )
 def test_a_file_of_other_results_is_refused(tmp_path: Path, content: str, complaint: str) -> None:
     make_run(tmp_path, methods=("vanilla",)).batch(tmp_path / "run", None)

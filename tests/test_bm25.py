@@ -18,7 +18,9 @@ class Ranking(NamedTuple):
     scores: list[float]
 
 
-def rank_by_bm25(query: str, pool: Sequence[Document], statistics: TermStatistics | None = None) -> Ranking:
+def rank_by_bm25(
+    query: str, pool: Sequence[Document], statistics: TermStatistics | None = None
+) -> Ranking:
     scores = BM25Pool(pool, statistics).scores(query)
     return Ranking(sorted(range(len(scores)), key=lambda place: -scores[place]), scores)
 
@@ -45,7 +47,12 @@ def test_the_score_is_lucenes_bm25() -> None:
 
     def part(frequency: int, length: int, holders: int) -> float:
         idf = math.log(1 + (3 - holders + 0.5) / (holders + 0.5))
-        return idf * frequency * (BM25_K1 + 1) / (frequency + BM25_K1 * (1 - BM25_B + BM25_B * length / mean))
+        return (
+            idf
+            * frequency
+            * (BM25_K1 + 1)
+            / (frequency + BM25_K1 * (1 - BM25_B + BM25_B * length / mean))
+        )
 
     ranking = rank_by_bm25("Aspirin for stroke?", pool)
     assert ranking.scores == pytest.approx([part(2, 3, 1) + part(1, 3, 2), part(1, 1, 2), 0])
@@ -53,7 +60,10 @@ def test_the_score_is_lucenes_bm25() -> None:
 
 
 def test_punctuation_and_case_do_not_hide_a_term() -> None:
-    assert rank_by_bm25("Does it lower mortality?", documents("Nothing.", "Mortality.")).order == [1, 0]
+    assert rank_by_bm25("Does it lower mortality?", documents("Nothing.", "Mortality.")).order == [
+        1,
+        0,
+    ]
 
 
 def test_a_term_of_every_document_still_scores() -> None:
@@ -79,7 +89,9 @@ def test_equal_scores_keep_the_order_of_the_pool() -> None:
         ("aspirin", ["stroke", "fever"], [0, 1]),
     ],
 )
-def test_nothing_to_score_leaves_the_pools_order(query: str, pool: list[str], order: list[int]) -> None:
+def test_nothing_to_score_leaves_the_pools_order(
+    query: str, pool: list[str], order: list[int]
+) -> None:
     assert rank_by_bm25(query, documents(*pool)) == Ranking(order, [0.0] * len(pool))
 
 
@@ -147,6 +159,10 @@ def test_turning_the_pool_round_turns_the_scores_round(query: str, pool: list[st
 
 
 def test_a_text_that_is_its_title_is_scored_once() -> None:
-    once = [Document(page_content=text, metadata={"title": "Aspirin"}) for text in ("Aspirin", "Other")]
-    twice = [Document(page_content=text, metadata={"title": "Aspirin"}) for text in ("Aspirin.", "Other")]
+    once = [
+        Document(page_content=text, metadata={"title": "Aspirin"}) for text in ("Aspirin", "Other")
+    ]
+    twice = [
+        Document(page_content=text, metadata={"title": "Aspirin"}) for text in ("Aspirin.", "Other")
+    ]
     assert rank_by_bm25("aspirin", once).scores[0] < rank_by_bm25("aspirin", twice).scores[0]

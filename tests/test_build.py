@@ -33,12 +33,16 @@ def files(folder: Path) -> dict[str, tuple[int, bytes]]:
 
 
 def test_records_become_passages_with_all_that_they_carry(tmp_path: Path) -> None:
-    report = build(tmp_path, source("a", record("1", year=2001, retracted=True), record("2", "Gout hurts.")))
+    report = build(
+        tmp_path, source("a", record("1", year=2001, retracted=True), record("2", "Gout hurts."))
+    )
     assert report.counts == counts(indexed=2)
     assert (report.passages, report.rejects_file) == (2, None)
     with KnowledgeBase.open(tmp_path) as base:
         assert base.get(["2", "1"]) == [
-            Document(id="2", page_content="Gout hurts.", metadata={"source_id": "2", "title": "On 2"}),
+            Document(
+                id="2", page_content="Gout hurts.", metadata={"source_id": "2", "title": "On 2"}
+            ),
             record("1", year=2001, retracted=True),
         ]
         assert base.manifest.retracted == 1
@@ -66,22 +70,34 @@ def test_what_became_of_an_article_is_told_alike_whatever_tells_of_it(
     build_knowledge_base([document], tmp_path, encoder=HashingEncoder())
     with KnowledgeBase.open(tmp_path) as base:
         (kept,) = base.get(["1"])
-        assert {name: value for name, value in kept.metadata.items() if name not in ("title", "source_id")} == held
+        assert {
+            name: value
+            for name, value in kept.metadata.items()
+            if name not in ("title", "source_id")
+        } == held
         assert base.manifest.retracted == held.get("retracted", False)
 
 
 @pytest.mark.parametrize("value", [12.5, "00:12", -1, True, None])
 def test_what_a_loader_means_otherwise_is_no_offset(value: object, tmp_path: Path) -> None:
-    document = Document("Bees hum.", id="1", metadata={"start": value, "end": value, "chunk_index": value, "page": 3})
+    document = Document(
+        "Bees hum.",
+        id="1",
+        metadata={"start": value, "end": value, "chunk_index": value, "page": 3},
+    )
     build_knowledge_base([document], tmp_path, encoder=HashingEncoder())
     with KnowledgeBase.open(tmp_path) as base:
         assert base.get(["1"])[0].metadata == {"source_id": "1", "title": "", "page": 3}
 
 
 def test_documents_can_be_given_as_they_are(tmp_path: Path) -> None:
-    report = build_knowledge_base((record(str(n)) for n in range(5)), tmp_path, encoder=HashingEncoder())
+    report = build_knowledge_base(
+        (record(str(n)) for n in range(5)), tmp_path, encoder=HashingEncoder()
+    )
     assert report.counts == counts(indexed=5)
-    again = build_knowledge_base([record(str(n)) for n in range(5)], tmp_path, encoder=HashingEncoder())
+    again = build_knowledge_base(
+        [record(str(n)) for n in range(5)], tmp_path, encoder=HashingEncoder()
+    )
     assert again.counts == counts(unchanged=5)
 
 
@@ -93,7 +109,9 @@ def test_nothing_to_index_gives_an_empty_base(tmp_path: Path) -> None:
 def test_the_same_source_again_changes_nothing(tmp_path: Path) -> None:
     build(tmp_path, source("a", record("1"), record("2"), Reject("line 3", "It is broken.")))
     before = files(tmp_path)
-    report = build(tmp_path, source("a", record("1"), record("2"), Reject("line 3", "It is broken.")))
+    report = build(
+        tmp_path, source("a", record("1"), record("2"), Reject("line 3", "It is broken."))
+    )
     assert [(part.name, part.skipped) for part in report.sources] == [("a", True)]
     assert report.counts == Counts()
     assert report.passages == 2
@@ -125,7 +143,9 @@ def test_identical_records_are_unchanged_and_not_encoded_again(tmp_path: Path) -
         ({"chunk_tokens": 64}, "without chunk_tokens"),
     ],
 )
-def test_a_base_is_not_updated_with_other_options(tmp_path: Path, options: dict[str, Any], message: str) -> None:
+def test_a_base_is_not_updated_with_other_options(
+    tmp_path: Path, options: dict[str, Any], message: str
+) -> None:
     build(tmp_path, source("a", record("1")))
     before = files(tmp_path)
     with pytest.raises(KnowledgeBaseError, match="was built with") as raised:
@@ -161,7 +181,9 @@ def test_progress_rises_to_the_end_of_the_last_source(tmp_path: Path) -> None:
     assert (seen[-1].counts, seen[-1].vectors) == (counts(indexed=3000), 3000)
 
 
-def test_a_source_is_read_little_ahead_of_the_encoder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_source_is_read_little_ahead_of_the_encoder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(pipeline, "LARGEST_BATCH", pipeline.SMALLEST_BATCH)
     taken = 0
     ahead: list[int] = []
@@ -211,14 +233,18 @@ def test_a_base_is_built_of_what_can_be_used(
 
 
 def test_a_build_after_a_search_says_nothing_on_standard_error(tmp_path: Path) -> None:
-    # Lance asks once in a process how much it is to say, as it is imported: by whichever module is needed first.
+    # Lance asks once in a process how much it is to say, as it is imported: by whichever module is
+    # needed first.
     code = (
         "import sys; from briefcontext.knowledge.store.table import Table; "
         "import pyarrow; Table.create(sys.argv[1], pyarrow.schema([('id', pyarrow.string())]))"
     )
     environment = {name: value for name, value in os.environ.items() if name != "LANCE_LOG"}
     done = subprocess.run(
-        [sys.executable, "-c", code, str(tmp_path / "new.lance")], capture_output=True, check=True, env=environment
+        [sys.executable, "-c", code, str(tmp_path / "new.lance")],
+        capture_output=True,
+        check=True,
+        env=environment,
     )
     assert (done.stdout, done.stderr) == (b"", b"")
 
@@ -233,10 +259,17 @@ def test_pubmed_files_add_up(tmp_path: Path) -> None:
     with (PUBMED / "manifest.jsonl").open(encoding="utf-8") as file:
         listed = [json.loads(line) for line in file]
     total = report.counts
-    assert total.read == sum(row["citations"] + len(row["deleted"]) for row in listed) + len(skipped_of(sources))
-    assert total.read == total.indexed + total.updated + total.unchanged + total.deleted + total.rejected
+    assert total.read == sum(row["citations"] + len(row["deleted"]) for row in listed) + len(
+        skipped_of(sources)
+    )
+    assert (
+        total.read
+        == total.indexed + total.updated + total.unchanged + total.deleted + total.rejected
+    )
     assert report.rejects_file is not None
-    rejects = [json.loads(line) for line in report.rejects_file.read_text(encoding="utf-8").splitlines()]
+    rejects = [
+        json.loads(line) for line in report.rejects_file.read_text(encoding="utf-8").splitlines()
+    ]
     assert len(rejects) == total.rejected
     assert all(reject["position"] and reject["reason"] for reject in rejects)
     assert contents(tmp_path)["records"] == total.indexed - total.deleted

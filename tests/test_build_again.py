@@ -44,8 +44,12 @@ def test_a_source_that_returns_to_its_earlier_content_is_read_again(tmp_path: Pa
         assert passages(tmp_path) == {"dose": content}
 
 
-@pytest.mark.parametrize("order", [["10 mg", "20 mg"], ["20 mg", "10 mg"], ["10 mg", "deletion", "same", "third"]])
-def test_the_same_sources_in_the_same_order_are_not_read_again(tmp_path: Path, order: list[str]) -> None:
+@pytest.mark.parametrize(
+    "order", [["10 mg", "20 mg"], ["20 mg", "10 mg"], ["10 mg", "deletion", "same", "third"]]
+)
+def test_the_same_sources_in_the_same_order_are_not_read_again(
+    tmp_path: Path, order: list[str]
+) -> None:
     assert not any(give(tmp_path, *order).values())
     held = contents(tmp_path)
     assert all(give(tmp_path, *order).values())
@@ -54,7 +58,11 @@ def test_the_same_sources_in_the_same_order_are_not_read_again(tmp_path: Path, o
 
 @pytest.mark.slow
 @settings(max_examples=20, deadline=None)
-@given(st.lists(st.lists(st.sampled_from(sorted(SOURCES)), min_size=1, max_size=3), min_size=1, max_size=5))
+@given(
+    st.lists(
+        st.lists(st.sampled_from(sorted(SOURCES)), min_size=1, max_size=3), min_size=1, max_size=5
+    )
+)
 def test_each_source_counts_when_it_is_first_given(
     tmp_path_factory: pytest.TempPathFactory, runs: list[list[str]]
 ) -> None:
@@ -73,7 +81,10 @@ def test_each_source_counts_when_it_is_first_given(
     assert passages(folder) == model
 
 
-BASELINE = (record("r", "Old.", version=1, revised="2020-01-01"), record("s", "Kept.", version=1, revised="2020-01-01"))
+BASELINE = (
+    record("r", "Old.", version=1, revised="2020-01-01"),
+    record("s", "Kept.", version=1, revised="2020-01-01"),
+)
 UPDATE = (record("s", "Newer.", version=1, revised="2021-01-01"), Deletion("r", "2021-01-01"))
 LATER = (record("r", "Back.", version=2, revised="2022-01-01"),)
 
@@ -144,7 +155,9 @@ def test_a_file_that_was_moved_unchanged_is_known_in_its_new_place(tmp_path: Pat
     moved = tmp_path / "b" / "docs" / "protocol.txt"
     assert [part.skipped for part in index(kb, moved).sources] == [True]
     write(path, "Another one.")
-    with pytest.raises(KnowledgeBaseError, match=r"would replace .*b.docs.protocol\.txt: both are document"):
+    with pytest.raises(
+        KnowledgeBaseError, match=r"would replace .*b.docs.protocol\.txt: both are document"
+    ):
         index(kb, path)
     moved.write_text("Version two.")
     assert index(kb, moved).counts == counts(updated=1)

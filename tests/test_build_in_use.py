@@ -22,7 +22,10 @@ SIZE = 40
 
 
 def trials(version: int) -> list[Document]:
-    return [record(f"d{number}", f"Aspirin for stroke, version {version}, trial {number}.") for number in range(SIZE)]
+    return [
+        record(f"d{number}", f"Aspirin for stroke, version {version}, trial {number}.")
+        for number in range(SIZE)
+    ]
 
 
 def begin(folder: Path, **options: Any) -> None:
@@ -32,13 +35,18 @@ def begin(folder: Path, **options: Any) -> None:
 def update(folder: Path, **options: Any) -> None:
     """Replace all but the last two, and delete the last one."""
     build(
-        folder, source("new", *trials(2)[:-2], Deletion(f"d{SIZE - 1}"), record("added", "Aspirin again.")), **options
+        folder,
+        source("new", *trials(2)[:-2], Deletion(f"d{SIZE - 1}"), record("added", "Aspirin again.")),
+        **options,
     )
 
 
 def versions(base: KnowledgeBase) -> dict[str, int]:
     """How many passages of each version (or other text) each way of asking finds."""
-    found = {method: retriever_over(base, method).invoke("Aspirin for stroke", k=10) for method in METHODS}
+    found = {
+        method: retriever_over(base, method).invoke("Aspirin for stroke", k=10)
+        for method in METHODS
+    }
     found["get"] = base.get(["d0", "d7"])
     found["source"] = base.source("d3")
     return {
@@ -49,7 +57,10 @@ def versions(base: KnowledgeBase) -> dict[str, int]:
     }
 
 
-OLD = {f"{way}: version 1": count for way, count in (*dict.fromkeys(METHODS, 10).items(), ("get", 2), ("source", 1))}
+OLD = {
+    f"{way}: version 1": count
+    for way, count in (*dict.fromkeys(METHODS, 10).items(), ("get", 2), ("source", 1))
+}
 
 
 def opened(folder: Path) -> KnowledgeBase:
@@ -75,7 +86,9 @@ def during(folder: Path, look: Callable[[], None], **options: Any) -> int:
     return len(looks)
 
 
-def test_an_open_base_answers_from_its_old_state_until_the_new_one_is_complete(base: KnowledgeBase) -> None:
+def test_an_open_base_answers_from_its_old_state_until_the_new_one_is_complete(
+    base: KnowledgeBase,
+) -> None:
     def look() -> None:
         assert versions(base) == OLD
         assert len(base) == SIZE
@@ -134,9 +147,16 @@ def test_what_an_update_takes_away_while_it_is_read_is_looked_for_again(
         return read(table, *given, **options)
 
     monkeypatch.setattr(Table, "read", read_late)
-    for found in (base.search("Aspirin for stroke", 10), base.search_terms("Aspirin for stroke", 10)):
+    for found in (
+        base.search("Aspirin for stroke", 10),
+        base.search_terms("Aspirin for stroke", 10),
+    ):
         assert len(found) == 10
-        assert all("version 1" not in document.page_content for document in found if document.id != f"d{SIZE - 2}")
+        assert all(
+            "version 1" not in document.page_content
+            for document in found
+            if document.id != f"d{SIZE - 2}"
+        )
 
 
 def check(base: KnowledgeBase) -> None:

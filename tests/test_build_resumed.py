@@ -17,7 +17,17 @@ from briefcontext.retrievers.knowledge_base import SearchMethod, retriever_over
 from tests import killed_build
 from tests.forked_python import run_forked
 from tests.hashing_encoder import HashingEncoder
-from tests.knowledge_bases import NEW, BrokenEncoder, build, contents, counts, failing, passages, record, source
+from tests.knowledge_bases import (
+    NEW,
+    BrokenEncoder,
+    build,
+    contents,
+    counts,
+    failing,
+    passages,
+    record,
+    source,
+)
 
 
 def test_a_source_that_fails_leaves_a_half_built_base_that_goes_on(tmp_path: Path) -> None:
@@ -152,7 +162,9 @@ def test_the_state_in_use_stays_until_the_next_one_is_complete(tmp_path: Path) -
 def test_what_no_state_needs_any_more_is_removed(tmp_path: Path) -> None:
     build(tmp_path, source("a", *(record(str(number)) for number in range(20))))
     for number in range(6):
-        build(tmp_path, source(f"b{number}", *(record(str(n), f"{NEW} {number}") for n in range(20))))
+        build(
+            tmp_path, source(f"b{number}", *(record(str(n), f"{NEW} {number}") for n in range(20)))
+        )
     rows = list((tmp_path / "passages.lance" / "data").iterdir())
     assert len(rows) == 1
     assert len(list((tmp_path / "passages.lance" / "_versions").glob("*.manifest"))) == 1
@@ -168,13 +180,18 @@ def damage_indexes(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("damage", [remove_indexes, damage_indexes])
-def test_indexing_again_mends_the_indexes_without_encoding(tmp_path: Path, damage: Callable[[Path], None]) -> None:
+def test_indexing_again_mends_the_indexes_without_encoding(
+    tmp_path: Path, damage: Callable[[Path], None]
+) -> None:
     build(tmp_path, source("a", record("1"), record("2", NEW)))
     whole = contents(tmp_path, questions=QUESTIONS)
     damage(tmp_path)
     with KnowledgeBase.open(tmp_path, encoder=HashingEncoder()) as base:
         assert base.verify() != []
     encoder = HashingEncoder()
-    assert build(tmp_path, source("a", record("1"), record("2", NEW)), encoder=encoder).counts == Counts()
+    assert (
+        build(tmp_path, source("a", record("1"), record("2", NEW)), encoder=encoder).counts
+        == Counts()
+    )
     assert encoder.encoded == 0
     assert contents(tmp_path, questions=QUESTIONS) == whole

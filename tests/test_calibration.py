@@ -60,11 +60,18 @@ def base() -> KnowledgeBase:
 def items(base: KnowledgeBase) -> list[Item]:
     """Questions that one passage answers word for word, and vague ones whose key is a passage on something else."""
     passages = base.get(base.ids())
-    clear = [Item(f"clear-{d.id}", d.page_content[:90], {}, (), (str(d.id),)) for d in passages[:60]]
+    clear = [
+        Item(f"clear-{d.id}", d.page_content[:90], {}, (), (str(d.id),)) for d in passages[:60]
+    ]
     vague = []
     for place in range(30):
-        words = [passages[(place * 7 + step) % len(passages)].page_content.split()[2 + step] for step in (0, 3)]
-        vague.append(Item(f"vague-{place}", VAGUE.format(*words), {}, (), (str(passages[-1 - place].id),)))
+        words = [
+            passages[(place * 7 + step) % len(passages)].page_content.split()[2 + step]
+            for step in (0, 3)
+        ]
+        vague.append(
+            Item(f"vague-{place}", VAGUE.format(*words), {}, (), (str(passages[-1 - place].id),))
+        )
     return clear + vague
 
 
@@ -75,7 +82,9 @@ def labelled(base: KnowledgeBase, items: list[Item]) -> LabelledQuestions:
 
 @pytest.fixture(scope="module")
 def fit(base: KnowledgeBase, labelled: LabelledQuestions) -> tuple[Calibration, dict[str, Any]]:
-    calibration, _, measured = calibrate(labelled, base.manifest, 0.8, positive="misplaced", repeats=1)
+    calibration, _, measured = calibrate(
+        labelled, base.manifest, 0.8, positive="misplaced", repeats=1
+    )
     return calibration, measured
 
 
@@ -98,12 +107,20 @@ def changed(fitted: Calibration, tmp_path: Path) -> Callable[..., Path]:
 
 @pytest.mark.parametrize(
     ("gold", "rank", "misplaced"),
-    [(["b"], 2, False), (["c"], 3, False), (["d"], 4, True), (["src-b"], 2, False), (["x"], None, True)],
+    [
+        (["b"], 2, False),
+        (["c"], 3, False),
+        (["d"], 4, True),
+        (["src-b"], 2, False),
+        (["x"], None, True),
+    ],
 )
 def test_a_question_is_misplaced_when_its_key_is_below_rank_three(
     gold: list[str], rank: int | None, misplaced: bool
 ) -> None:
-    documents = [Document(id=id, page_content="", metadata={"source_id": f"src-{id}"}) for id in "abcd"]
+    documents = [
+        Document(id=id, page_content="", metadata={"source_id": f"src-{id}"}) for id in "abcd"
+    ]
     assert gold_rank(documents, gold) == rank
     assert replace(_made("placed", 0), rank=rank).misplaced is misplaced
 
@@ -116,7 +133,11 @@ def test_the_best_ranked_of_several_keys_counts() -> None:
 def test_decisions_are_counted() -> None:
     counted = count_decisions([True, True, True, False, False], [True, True, False, True, False])
     assert (counted["tp"], counted["fp"], counted["fn"], counted["tn"]) == (2, 1, 1, 1)
-    assert (counted["precision"], counted["recall"], counted["specificity"]) == (2 / 3, 2 / 3, 1 / 2)
+    assert (counted["precision"], counted["recall"], counted["specificity"]) == (
+        2 / 3,
+        2 / 3,
+        1 / 2,
+    )
     assert counted["f1"] == pytest.approx(2 / 3)
     assert counted["skip_share"] == pytest.approx(2 / 5)
     # Wilson (1927) for 2 of 3.
@@ -125,7 +146,13 @@ def test_decisions_are_counted() -> None:
 
 def test_shares_of_nothing_are_none_and_not_zero() -> None:
     counted = count_decisions([False, False], [False, False])
-    assert counted["recall"] is counted["recall_interval"] is counted["precision"] is counted["f1"] is None
+    assert (
+        counted["recall"]
+        is counted["recall_interval"]
+        is counted["precision"]
+        is counted["f1"]
+        is None
+    )
     assert counted["specificity"] == 1
 
 
@@ -134,11 +161,15 @@ def test_a_threshold_moves_with_the_scores_and_falls_with_the_target(
     scores: list[float], target: float, shift: float
 ) -> None:
     threshold = recall_threshold(scores, target)
-    assert recall_threshold([score + shift for score in scores], target) == pytest.approx(threshold + shift, abs=1e-6)
+    assert recall_threshold([score + shift for score in scores], target) == pytest.approx(
+        threshold + shift, abs=1e-6
+    )
     assert recall_threshold(scores, target + 0.01) <= threshold + 1e-9
 
 
-@pytest.mark.parametrize(("target", "m"), [(0.8, 14), (0.9, 30), (0.95, 10), (0.95, 31), (0.95, 59), (0.95, 460)])
+@pytest.mark.parametrize(
+    ("target", "m"), [(0.8, 14), (0.9, 30), (0.95, 10), (0.95, 31), (0.95, 59), (0.95, 460)]
+)
 def test_the_threshold_keeps_its_promise_on_new_questions(target: float, m: int) -> None:
     random = np.random.default_rng(0)
     # The true recall of a threshold, where scores are standard normal.
@@ -164,14 +195,22 @@ def test_fits_keep_the_promise_on_new_questions() -> None:
         features = np.where(labels[:, None], draw(True, 400), draw(False, 400))
         tuned = tune(features, labels, fit)
         threshold = recall_threshold(tuned.held_out[labels], 0.9)
-        reached += bool((tuned.model.decision_function(draw(True, 20_000)) >= threshold).mean() >= 0.9)
+        reached += bool(
+            (tuned.model.decision_function(draw(True, 20_000)) >= threshold).mean() >= 0.9
+        )
     # Of 20 fits that each keep it at 95%, fewer than 16 do so three times in a thousand.
     assert reached >= 16
 
 
 @pytest.mark.parametrize(
     ("m", "target", "promised"),
-    [(59, 0.95, "95%"), (58, 0.95, "94.9%"), (31, 0.95, "90.7%"), (10, 0.95, "74.1%"), (31, 0.9, "90%")],
+    [
+        (59, 0.95, "95%"),
+        (58, 0.95, "94.9%"),
+        (31, 0.95, "90.7%"),
+        (10, 0.95, "74.1%"),
+        (31, 0.9, "90%"),
+    ],
 )
 def test_few_positive_questions_promise_less_and_say_so(
     changed: Callable[..., Path], fitted: Calibration, m: int, target: float, promised: str
@@ -184,15 +223,25 @@ def test_few_positive_questions_promise_less_and_say_so(
         assert said is None
     else:
         assert said is not None
-        assert f"a recall of {promised} can be promised at a confidence of 95%, and not {100 * target:g}%" in said
-        assert f"that takes 59, which is about {math.ceil((59 - m) * 1000 / m):,} more questions" in said
+        assert (
+            f"a recall of {promised} can be promised at a confidence of 95%, and not "
+            f"{100 * target:g}%" in said
+        )
+        assert (
+            f"that takes 59, which is about {math.ceil((59 - m) * 1000 / m):,} more questions"
+            in said
+        )
 
 
 def test_too_few_misplaced_questions_are_refused() -> None:
     check_enough(np.array([True] * 10 + [False] * 50), 0.95)
-    with pytest.raises(InputError, match=r"Too few labelled questions: 9 of 59 .* Label about 7 more questions"):
+    with pytest.raises(
+        InputError, match=r"Too few labelled questions: 9 of 59 .* Label about 7 more questions"
+    ):
         check_enough(np.array([True] * 9 + [False] * 50), 0.95)
-    with pytest.raises(InputError, match=r"Too few labelled questions: 0 of 0 .* Label about 10 more questions"):
+    with pytest.raises(
+        InputError, match=r"Too few labelled questions: 0 of 0 .* Label about 10 more questions"
+    ):
         check_enough(np.array([], bool), 0.95)
 
 
@@ -214,7 +263,8 @@ def test_nested_cross_validation_finds_nothing_in_noise() -> None:
     counted = count_decisions(labels, run.mapped)
     assert counted["recall"] is not None
     assert counted["specificity"] is not None
-    # Recall and false alarms of a guess are alike: a leak of labels into the decisions would part them.
+    # Recall and false alarms of a guess are alike: a leak of labels into the decisions would part
+    # them.
     assert counted["recall"] - (1 - counted["specificity"]) == pytest.approx(0, abs=0.12)
 
 
@@ -237,7 +287,9 @@ def test_the_same_questions_and_seed_give_the_same_calibration(
     assert again.model_dump(exclude={"created"}) == fitted.model_dump(exclude={"created"})
 
 
-def test_a_calibration_is_kept_as_json_and_read_as_it_was(fitted: Calibration, tmp_path: Path) -> None:
+def test_a_calibration_is_kept_as_json_and_read_as_it_was(
+    fitted: Calibration, tmp_path: Path
+) -> None:
     fitted.write(tmp_path / "new" / "preflight.json")
     assert Calibration.read(tmp_path / "new" / "preflight.json") == fitted
     assert [path.name for path in (tmp_path / "new").iterdir()] == ["preflight.json"]
@@ -247,11 +299,15 @@ def test_a_calibration_that_was_kept_with_what_was_measured_is_read_without(
     fitted: Calibration, tmp_path: Path
 ) -> None:
     path = tmp_path / "preflight.json"
-    path.write_text(json.dumps({**fitted.model_dump(mode="json"), "measured": {"folds": 5, "auc": 0.9}}))
+    path.write_text(
+        json.dumps({**fitted.model_dump(mode="json"), "measured": {"folds": 5, "auc": 0.9}})
+    )
     assert Calibration.read(path) == fitted
 
 
-def test_a_prediction_is_the_sum_of_its_contributions(fitted: Calibration, labelled: LabelledQuestions) -> None:
+def test_a_prediction_is_the_sum_of_its_contributions(
+    fitted: Calibration, labelled: LabelledQuestions
+) -> None:
     for question in labelled.questions[::10]:
         predicted = fitted.predict(question.rankings)
         log_odds = fitted.intercept + sum(predicted.contributions.values())
@@ -274,9 +330,15 @@ def test_extreme_log_odds_do_not_overflow() -> None:
         ({"threshold": 2}, "threshold:"),
         ({"intercept": None}, "intercept:"),
         ({"features": []}, "features:"),
-        ({"features": [{"name": "luck", "mean": 0, "sd": 1, "coefficient": 1}]}, "no signal 'luck'"),
+        (
+            {"features": [{"name": "luck", "mean": 0, "sd": 1, "coefficient": 1}]},
+            "no signal 'luck'",
+        ),
         ({"features": [{"name": "query_terms", "mean": 0, "sd": 0, "coefficient": 1}]}, "sd"),
-        ({"features": [{"name": "query_terms", "mean": 0, "sd": 1, "coefficient": 1}] * 2}, "given twice"),
+        (
+            {"features": [{"name": "query_terms", "mean": 0, "sd": 1, "coefficient": 1}] * 2},
+            "given twice",
+        ),
         ({"surprise": 1}, "surprise"),
     ],
 )
@@ -298,10 +360,14 @@ def test_a_file_that_is_no_calibration_is_refused(tmp_path: Path, text: str) -> 
 
 
 def _manifest(base: KnowledgeBase, **encoder: str) -> Manifest:
-    return base.manifest.model_copy(update={"encoder": base.manifest.encoder.model_copy(update=encoder)})
+    return base.manifest.model_copy(
+        update={"encoder": base.manifest.encoder.model_copy(update=encoder)}
+    )
 
 
-def test_another_encoder_revision_k_or_ranking_is_refused(fitted: Calibration, base: KnowledgeBase) -> None:
+def test_another_encoder_revision_k_or_ranking_is_refused(
+    fitted: Calibration, base: KnowledgeBase
+) -> None:
     assert fitted.check(base.manifest, 16) is None
     for manifest, k, problem in (
         (_manifest(base, name="medcpt"), 16, "for the encoder 'e5'.*uses 'medcpt'"),
@@ -313,7 +379,9 @@ def test_another_encoder_revision_k_or_ranking_is_refused(fitted: Calibration, b
             fitted.check(manifest, k)
 
 
-def test_another_knowledge_base_of_the_same_encoder_is_a_caution(fitted: Calibration, base: KnowledgeBase) -> None:
+def test_another_knowledge_base_of_the_same_encoder_is_a_caution(
+    fitted: Calibration, base: KnowledgeBase
+) -> None:
     caution = fitted.check(base.manifest.model_copy(update={"id": "another"}), 16)
     assert caution is not None
     assert "another knowledge base" in caution
@@ -340,12 +408,16 @@ def test_the_graph_takes_the_route_that_the_calibration_decides(
 
 
 def test_the_default_preflight_is_the_overlap(base: KnowledgeBase) -> None:
-    answer = build_graph().invoke({"question": "Which drug is first choice for type 2 diabetes?"})["answer"]
+    answer = build_graph().invoke({"question": "Which drug is first choice for type 2 diabetes?"})[
+        "answer"
+    ]
     assert answer["preflight"]["method"] == "iou"
     assert answer["preflight"]["probability"] is None
 
 
-def test_a_graph_refuses_what_its_calibration_is_not_for(fitted: Calibration, tmp_path: Path) -> None:
+def test_a_graph_refuses_what_its_calibration_is_not_for(
+    fitted: Calibration, tmp_path: Path
+) -> None:
     path = tmp_path / "preflight.json"
     fitted.write(path)
     asked: Any = {"question": "Is metformin safe?"}
@@ -360,11 +432,19 @@ def test_a_graph_refuses_what_its_calibration_is_not_for(fitted: Calibration, tm
             build_graph().invoke(asked, context=settings)
     documents = [{"page_content": "Metformin is safe.", "metadata": {"score": 1.0}}] * 2
     with pytest.raises(InputError, match="ranked otherwise"):
-        build_graph().invoke({**asked, "documents": documents}, context=Settings(preflight=str(path)))
+        build_graph().invoke(
+            {**asked, "documents": documents}, context=Settings(preflight=str(path))
+        )
 
 
-def test_questions_without_keys_are_left_out_and_unknown_keys_reported(base: KnowledgeBase, items: list[Item]) -> None:
-    given = [items[0], Item("keyless", "Is it?", {}, (), ()), Item("unknown", "What?", {}, (), ("no-such-id",))]
+def test_questions_without_keys_are_left_out_and_unknown_keys_reported(
+    base: KnowledgeBase, items: list[Item]
+) -> None:
+    given = [
+        items[0],
+        Item("keyless", "Is it?", {}, (), ()),
+        Item("unknown", "What?", {}, (), ("no-such-id",)),
+    ]
     found = label_questions(base, given, [4])[4]
     assert found.left_out == ["keyless"]
     assert found.missing_gold_ids == ["no-such-id"]
@@ -381,12 +461,19 @@ def study(
     base: KnowledgeBase, items: list[Item], tmp_path_factory: pytest.TempPathFactory
 ) -> tuple[Path, dict[str, Any]]:
     """The folder of a study of two groups of questions and one of titles, and its summary."""
-    titles = [(str(d.metadata["title"]).upper() + "?", str(d.id)) for d in base.get(base.ids())[:12]]
+    titles = [
+        (str(d.metadata["title"]).upper() + "?", str(d.id)) for d in base.get(base.ids())[:12]
+    ]
     titled = [Item(f"title-{id}", title, {}, (), (id,), group="titles") for title, id in titles]
     others = [replace(item, group=f"set {place % 2}") for place, item in enumerate(items)]
     folder = tmp_path_factory.mktemp("study")
     return folder, run_preflight(
-        str(base.path), [*others, *titled], folder, ks=[8, 16], target_recall=0.8, positive="misplaced"
+        str(base.path),
+        [*others, *titled],
+        folder,
+        ks=[8, 16],
+        target_recall=0.8,
+        positive="misplaced",
     )
 
 
@@ -403,16 +490,32 @@ def test_the_study_puts_both_checks_side_by_side(
         assert sum(counted[name] for name in ("tp", "fp", "fn", "tn")) == 102
         assert counted["skip_share"] == pytest.approx((counted["tn"] + counted["fn"]) / 102)
     rows = [json.loads(line) for line in (folder / "rows.jsonl").read_text().splitlines()]
-    assert sum(row["misplaced"] and row["calibrated_maps"] for row in rows) == summary["calibrated"]["tp"]
-    assert {(row["k"], row["n"]) for row in summary["iou_table"]} == {*product((8, 16), (1, 2, 3, 5, 8))}
-    at_default = next(row for row in summary["iou_table"] if (row["k"], row["n"], row["threshold"]) == (16, 3, 0.2))
+    assert (
+        sum(row["misplaced"] and row["calibrated_maps"] for row in rows)
+        == summary["calibrated"]["tp"]
+    )
+    assert {(row["k"], row["n"]) for row in summary["iou_table"]} == {
+        *product((8, 16), (1, 2, 3, 5, 8))
+    }
+    at_default = next(
+        row
+        for row in summary["iou_table"]
+        if (row["k"], row["n"], row["threshold"]) == (16, 3, 0.2)
+    )
     assert at_default["tp"] == summary["iou"]["tp"]
     names = {path.name for path in folder.iterdir()}
-    assert {"report.md", "calibration_curve.png", "calibration_curve.svg", "precision_recall.png"} <= names
+    assert {
+        "report.md",
+        "calibration_curve.png",
+        "calibration_curve.svg",
+        "precision_recall.png",
+    } <= names
     assert not [name for name in names if "tmp" in name or "partial" in name]
     report = (folder / "report.md").read_text()
     assert "nested cross-validation" in report
-    in_per_cent = (f"{100 * at_default[share]:.1f}" for share in ("precision", "recall", "specificity", "f1"))
+    in_per_cent = (
+        f"{100 * at_default[share]:.1f}" for share in ("precision", "recall", "specificity", "f1")
+    )
     assert f"| 16 | 3 | 0.2 | 102 | {' | '.join(in_per_cent)} | " in report
     config = json.loads((folder / "config.json").read_text())
     assert config["provenance"]["encoder_revision"] == base.manifest.encoder.revision
@@ -424,7 +527,11 @@ def test_the_study_puts_both_checks_side_by_side(
     for check, title in (("iou", "IoU"), ("calibrated", "Calibrated")):
         counted = summary[check]
         counts = " | ".join(str(counted[name]) for name in ("tp", "fp", "fn", "tn"))
-        (row,) = (line for line in compared.splitlines() if f"| pooled | 16 | {title} | both | 102 |" in line)
+        (row,) = (
+            line
+            for line in compared.splitlines()
+            if f"| pooled | 16 | {title} | both | 102 |" in line
+        )
         mappable = 102 - summary["not_retrieved"]
         assert f"| pooled | 16 | {title} | ranked below 3 | {mappable} |" in compared
         assert f"| {counts} |" in row
@@ -433,16 +540,24 @@ def test_the_study_puts_both_checks_side_by_side(
             assert f"| {100 * counted[share]:.1f} [{100 * low:.1f}, {100 * high:.1f}] |" in row
         assert f"| {100 * counted['f1']:.1f} | {100 * counted['skip_share']:.1f} |" in row
         area = counted["auc"]["misplaced"]
-        assert row.endswith(f"| {100 * area['auc']:.1f} [{100 * area['low']:.1f}, {100 * area['high']:.1f}] |")
-    assert f"| preflight | none | {summary['data_set'] or '–'} | {len(base):,} passages, " in compared
+        assert row.endswith(
+            f"| {100 * area['auc']:.1f} [{100 * area['low']:.1f}, {100 * area['high']:.1f}] |"
+        )
+    assert (
+        f"| preflight | none | {summary['data_set'] or '–'} | {len(base):,} passages, " in compared
+    )
     assert "426, 423, 34, 235" in compared
 
 
-def test_figures_of_one_kind_of_positives_do_not_call_them_all_that_are_misplaced(tmp_path: Path) -> None:
+def test_figures_of_one_kind_of_positives_do_not_call_them_all_that_are_misplaced(
+    tmp_path: Path,
+) -> None:
     labels, counts = np.array([True, False] * 10), count_decisions([True, False], [True, False])
     probability = np.linspace(0.1, 0.9, 20)
     for positive, words in (("ranked_below", "ranked below 3"), ("misplaced", "misplaced")):
-        draw_preflight(tmp_path, labels, probability, counts, counts, positive=positive, held_out="made up")
+        draw_preflight(
+            tmp_path, labels, probability, counts, counts, positive=positive, held_out="made up"
+        )
         drawn = (tmp_path / "calibration_curve.svg").read_text()
         assert f"20 questions, 10 {words}; made up" in drawn
         assert f"share {words} (%)" in drawn
@@ -450,11 +565,17 @@ def test_figures_of_one_kind_of_positives_do_not_call_them_all_that_are_misplace
 
 @pytest.mark.slow
 def test_the_study_of_a_calibration_is_what_that_calibration_decides(
-    base: KnowledgeBase, items: list[Item], labelled: LabelledQuestions, fitted: Calibration, tmp_path: Path
+    base: KnowledgeBase,
+    items: list[Item],
+    labelled: LabelledQuestions,
+    fitted: Calibration,
+    tmp_path: Path,
 ) -> None:
     fitted.write(tmp_path / "preflight.json")
     out = tmp_path / "out"
-    some = run_preflight(str(base.path), items[::2], out, calibration=tmp_path / "preflight.json", ks=[16])
+    some = run_preflight(
+        str(base.path), items[::2], out, calibration=tmp_path / "preflight.json", ks=[16]
+    )
     decided = [fitted.predict(q.rankings).misplaced for q in labelled.questions[::2]]
     wanted = count_decisions(labelled.misplaced[::2], decided)
     assert wanted.items() <= some["calibrated"].items()
@@ -476,9 +597,14 @@ def test_the_study_of_too_few_questions_says_why_there_is_no_calibrated_check(
 
 
 @pytest.mark.slow
-def test_the_command_fits_keeps_draws_and_refuses(base: KnowledgeBase, items: list[Item], tmp_path: Path) -> None:
+def test_the_command_fits_keeps_draws_and_refuses(
+    base: KnowledgeBase, items: list[Item], tmp_path: Path
+) -> None:
     questions, out = tmp_path / "questions.jsonl", tmp_path / "preflight.json"
-    rows = [{"id": item.id, "question": item.question, "gold_ids": list(item.gold_ids)} for item in items]
+    rows = [
+        {"id": item.id, "question": item.question, "gold_ids": list(item.gold_ids)}
+        for item in items
+    ]
     rows.append({"id": "unknown", "question": "What?", "gold_ids": ["no-such-id"]})
     questions.write_text("".join(json.dumps(row) + "\n" for row in rows))
     arguments = ["calibrate", "--kb", "demo", "--questions", str(questions), "--out", str(out)]
@@ -510,17 +636,29 @@ def _made(kind: str, number: int) -> Labelled:
     dense[0] += {"placed": 2.5, "ranked_below": 1.5, "not_retrieved": 0.0}[kind]
     rankings = TwoRankings(dense, random.random(16), np.ones(4), random.random((16, 4)) < 0.5)
     rank = {"placed": 1, "ranked_below": 7, "not_retrieved": None}[kind]
-    return Labelled(Item(f"{kind}-{number}", "What?", {}, (), ("x",)), rankings, rank, has_gold=True, is_title=False)
+    return Labelled(
+        Item(f"{kind}-{number}", "What?", {}, (), ("x",)),
+        rankings,
+        rank,
+        has_gold=True,
+        is_title=False,
+    )
 
 
 @pytest.mark.slow
 def test_a_calibration_is_fitted_on_what_a_map_can_repair_by_default(base: KnowledgeBase) -> None:
-    made = LabelledQuestions([_made(kind, n) for kind, count in COUNTS.items() for n in range(count)], 16, [], [])
+    made = LabelledQuestions(
+        [_made(kind, n) for kind, count in COUNTS.items() for n in range(count)], 16, [], []
+    )
     assert {kind: int((made.kinds == kind).sum()) for kind in COUNTS} == COUNTS
     assert made.misplaced.sum() == 170
     found, runs, measured = calibrate(made, base.manifest, 0.9, repeats=1)
     assert (found.positive, found.confidence) == ("ranked_below", CONFIDENCE)
-    assert (found.fitted_on.n, found.fitted_on.misplaced, found.fitted_on.not_retrieved) == (200, 80, 90)
+    assert (found.fitted_on.n, found.fitted_on.misplaced, found.fitted_on.not_retrieved) == (
+        200,
+        80,
+        90,
+    )
     counted = measured["calibrated"]
     assert (counted["tp"] + counted["fn"], counted["fp"] + counted["tn"]) == (80, 120)
     low, high = measured["auc_interval"]
@@ -528,9 +666,15 @@ def test_a_calibration_is_fitted_on_what_a_map_can_repair_by_default(base: Knowl
     # The others are decided on as well, by models that were not fitted on them.
     assert len(runs[0].mapped) == 290
     both, *_ = calibrate(made, base.manifest, 0.9, positive="misplaced", repeats=1)
-    assert (both.fitted_on.n, both.fitted_on.misplaced, both.fitted_on.not_retrieved) == (290, 170, 0)
+    assert (both.fitted_on.n, both.fitted_on.misplaced, both.fitted_on.not_retrieved) == (
+        290,
+        170,
+        0,
+    )
     few = replace(made, questions=made.questions[:129])
-    with pytest.raises(InputError, match=r"9 of 129 have their key document ranked below 3.*--positives misplaced"):
+    with pytest.raises(
+        InputError, match=r"9 of 129 have their key document ranked below 3.*--positives misplaced"
+    ):
         calibrate(few, base.manifest, 0.9)
 
 

@@ -37,7 +37,17 @@ NO_CHOICES = [
     "None of these",
     "",
 ]
-SEVERAL = ["A/B", "A / B", "A, B", "A or B", "A and B", "A & B", "(A) or (B)", "A) Atropine, B) Neostigmine", "A>B>C"]
+SEVERAL = [
+    "A/B",
+    "A / B",
+    "A, B",
+    "A or B",
+    "A and B",
+    "A & B",
+    "(A) or (B)",
+    "A) Atropine, B) Neostigmine",
+    "A>B>C",
+]
 FORMS = [
     "{}",
     "({})",
@@ -144,7 +154,9 @@ def test_a_field_that_names_no_single_option_is_none(words: str) -> None:
         ("E. coli", GERMS, "B"),
     ],
 )
-def test_a_field_names_an_option_by_its_letter_or_its_words(value: str, options: dict[str, str], letter: str) -> None:
+def test_a_field_names_an_option_by_its_letter_or_its_words(
+    value: str, options: dict[str, str], letter: str
+) -> None:
     assert named_option(value, options) == letter
 
 
@@ -199,25 +211,44 @@ def test_what_does_not_settle_on_an_option_is_none(reply: str, options: dict[str
         ("Yes.", "A"),
     ],
 )
-def test_a_field_counts_before_the_last_line_and_a_line_before_a_letter(reply: str, letter: str | None) -> None:
+def test_a_field_counts_before_the_last_line_and_a_line_before_a_letter(
+    reply: str, letter: str | None
+) -> None:
     assert parse_choice(reply, DECISIONS) == letter
 
 
 @given(st.text(max_size=200), st.sampled_from([DRUGS, DECISIONS, GROUPS, {}]))
-def test_any_text_gives_a_letter_of_the_options_or_none(reply: str, options: dict[str, str]) -> None:
+def test_any_text_gives_a_letter_of_the_options_or_none(
+    reply: str, options: dict[str, str]
+) -> None:
     assert parse_choice(reply, options) in {*options, None}
 
 
 @given(
     st.lists(
         st.sampled_from(
-            ["The answer is", "A", "B", "N/A", "or", "yes", "no.", '{"answer":', '"A"}', "\n", "Choice:", "(C)"]
+            [
+                "The answer is",
+                "A",
+                "B",
+                "N/A",
+                "or",
+                "yes",
+                "no.",
+                '{"answer":',
+                '"A"}',
+                "\n",
+                "Choice:",
+                "(C)",
+            ]
         ),
         max_size=12,
     ),
     st.sampled_from([DRUGS, DECISIONS]),
 )
-def test_any_mixture_of_statements_gives_a_letter_or_none(words: list[str], options: dict[str, str]) -> None:
+def test_any_mixture_of_statements_gives_a_letter_or_none(
+    words: list[str], options: dict[str, str]
+) -> None:
     assert parse_choice(" ".join(words), options) in {*options, None}
 
 

@@ -16,7 +16,9 @@ from tests.openai_server import OpenAIServer
 
 chroma = pytest.importorskip("langchain_chroma", reason="langchain-chroma is not installed")
 
-pytestmark = pytest.mark.filterwarnings("ignore:.langchain-community. is being sunset:DeprecationWarning")
+pytestmark = pytest.mark.filterwarnings(
+    "ignore:.langchain-community. is being sunset:DeprecationWarning"
+)
 
 TEXTS = {
     "aspirin": "Aspirin lowers the risk of stroke. It can cause bleeding in the stomach.",
@@ -32,7 +34,10 @@ class HashingEmbeddings(Embeddings):
     """The tests' encoder as LangChain's embeddings."""
 
     def embed_documents(self, texts: list[str]) -> list[list[float]]:
-        return [list(map(float, row)) for row in HashingEncoder().encode_passages([("", text) for text in texts])]
+        return [
+            list(map(float, row))
+            for row in HashingEncoder().encode_passages([("", text) for text in texts])
+        ]
 
     def embed_query(self, text: str) -> list[float]:
         return list(map(float, HashingEncoder().encode_queries([text])[0]))
@@ -54,7 +59,10 @@ def collection(tmp_path_factory: pytest.TempPathFactory) -> Callable[[], Any]:
     splitter = RecursiveCharacterTextSplitter(chunk_size=50, chunk_overlap=0, add_start_index=True)
     where = str(folder / "collection")
     chroma.Chroma.from_documents(
-        splitter.split_documents(loaded), HashingEmbeddings(), collection_name="texts", persist_directory=where
+        splitter.split_documents(loaded),
+        HashingEmbeddings(),
+        collection_name="texts",
+        persist_directory=where,
     )
     return lambda: chroma.Chroma("texts", HashingEmbeddings(), persist_directory=where)
 

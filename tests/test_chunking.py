@@ -24,7 +24,9 @@ class BytePairTokens(EmbeddingsEncoder):
         for position, character in enumerate(text):
             lead = position - 1 if position and text[position - 1].isspace() else position
             if not character.isspace():
-                offsets += [(lead, position + 1)] + [(position, position + 1)] * (len(character.encode()) - 1)
+                offsets += [(lead, position + 1)] + [(position, position + 1)] * (
+                    len(character.encode()) - 1
+                )
             elif text[position + 1 : position + 2].isspace():
                 offsets.append((position, position + 1))
         return offsets
@@ -50,13 +52,17 @@ def minilm() -> Encoder:
 
 
 def source(text: str) -> Document:
-    return Document(id="41", page_content=text, metadata={"source_id": "41", "title": "T", "year": 2020})
+    return Document(
+        id="41", page_content=text, metadata={"source_id": "41", "title": "T", "year": 2020}
+    )
 
 
 def token_counts(chunks: list[Document], encoder: Encoder, text: str) -> list[int]:
     """Tokens of the whole text that end inside each chunk."""
     offsets = encoder.token_offsets(text)
-    return [sum(c.metadata["start"] < end <= c.metadata["end"] for _, end in offsets) for c in chunks]
+    return [
+        sum(c.metadata["start"] < end <= c.metadata["end"] for _, end in offsets) for c in chunks
+    ]
 
 
 def check_laws(text: str, encoder: Encoder, tokens: int, *, exact: bool = False) -> None:
@@ -95,7 +101,8 @@ def test_chunks_are_complete_when_tokens_hold_white_space_or_share_characters(
 
 SENTENCES = (
     "The dose was 0.5 mg.",
-    "At week 14 scores of the treatment arm were higher (p = 0.03) than those under placebo, i.e. >21 points.",
+    "At week 14 scores of the treatment arm were higher (p = 0.03) than those under placebo, i.e. "
+    ">21 points.",
     "Serum T4 was not reduced in proportion to the tumour burden [12].",
     "Amir et al. [10] found none.",
     "Of 10\u2009000 patients, 58.1% had an adverse event.",
@@ -103,7 +110,10 @@ SENTENCES = (
 BREAKS = (" ", "\n", "\n\n")
 
 
-@given(st.lists(st.tuples(st.sampled_from(SENTENCES), st.sampled_from(BREAKS)), max_size=25), st.integers(20, 60))
+@given(
+    st.lists(st.tuples(st.sampled_from(SENTENCES), st.sampled_from(BREAKS)), max_size=25),
+    st.integers(20, 60),
+)
 def test_chunks_begin_and_end_with_sentences(sentences: list[tuple[str, str]], tokens: int) -> None:
     text = "".join(map("".join, sentences))
     check_laws(text, WORDS, tokens)
@@ -121,7 +131,9 @@ def test_a_chunk_ends_with_the_sentence_that_is_nearest_to_the_number_of_tokens(
 
 
 @pytest.mark.parametrize(("words", "chunks"), [(19, 1), (20, 2)])
-def test_only_a_sentence_of_more_than_twice_the_tokens_is_cut_and_then_between_words(words: int, chunks: int) -> None:
+def test_only_a_sentence_of_more_than_twice_the_tokens_is_cut_and_then_between_words(
+    words: int, chunks: int
+) -> None:
     found = chunk_document(source(" ".join(["10\u202f000"] * words) + "."), NUMBERS, tokens=10)
     assert len(found) == chunks
     assert all(chunk.page_content.startswith("10\u202f000") for chunk in found)
@@ -133,7 +145,12 @@ def test_rows_of_a_table_are_not_cut() -> None:
     chunks = chunk_document(source(text), WORDS, tokens=40)
     assert len(chunks) > 5
     for chunk in chunks:
-        assert set(chunk.page_content.strip().splitlines()) <= {*rows, "Results follow.", "No more.", ""}
+        assert set(chunk.page_content.strip().splitlines()) <= {
+            *rows,
+            "Results follow.",
+            "No more.",
+            "",
+        }
 
 
 @given(texts.filter(lambda text: "\u00a0" not in text), st.integers(1, 9))
@@ -153,15 +170,23 @@ def test_an_exact_chunk_is_full_and_ends_between_words_where_it_can(text: str, t
 
 
 @given(st.integers(1, 40), st.integers(1, 9))
-def test_exact_chunks_of_one_token_words_all_have_the_number_asked_for(words: int, tokens: int) -> None:
+def test_exact_chunks_of_one_token_words_all_have_the_number_asked_for(
+    words: int, tokens: int
+) -> None:
     text = " ".join(["word"] * words)
-    counts = token_counts(chunk_document(source(text), WORDS, tokens=tokens, exact=True), WORDS, text)
+    counts = token_counts(
+        chunk_document(source(text), WORDS, tokens=tokens, exact=True), WORDS, text
+    )
     assert counts[:-1] == [tokens] * (len(counts) - 1)
     assert sum(counts) == words
 
 
 def test_a_real_tokeniser_gives_exact_chunks_of_at_most_128_tokens(minilm: Encoder) -> None:
-    text = "\n" + "Hydroxychloroquine didn't lower 28-day mortality (RR 1.09; 95% CI 0.97–1.23).  " * 60 + "\n"
+    text = (
+        "\n"
+        + "Hydroxychloroquine didn't lower 28-day mortality (RR 1.09; 95% CI 0.97–1.23).  " * 60
+        + "\n"
+    )
     chunks = chunk_document(source(text), minilm, exact=True)
     check_laws(text, minilm, CHUNK_TOKENS, exact=True)
     counts = token_counts(chunks, minilm, text)
@@ -194,7 +219,11 @@ def test_chunks_know_their_paragraphs_by_section() -> None:
     text = "# Methods\n\nOne two.\n\nThree four. Five.\n\n# Results\n\nSix."
     chunks = chunk_document(source(text), WORDS, tokens=5)
     known = [json.loads(chunk.metadata["paragraph_starts"]) for chunk in chunks]
-    found = dict.fromkeys((text[start:].split("\n")[0], *place) for paragraphs in known for start, *place in paragraphs)
+    found = dict.fromkeys(
+        (text[start:].split("\n")[0], *place)
+        for paragraphs in known
+        for start, *place in paragraphs
+    )
     assert list(found) == [
         ("# Methods", "Methods", 0),
         ("One two.", "Methods", 1),
@@ -202,7 +231,9 @@ def test_chunks_know_their_paragraphs_by_section() -> None:
         ("# Results", "Results", 0),
         ("Six.", "Results", 1),
     ]
-    assert all(chunk.metadata["start"] >= places[0][0] for chunk, places in zip(chunks, known, strict=True))
+    assert all(
+        chunk.metadata["start"] >= places[0][0] for chunk, places in zip(chunks, known, strict=True)
+    )
 
 
 @pytest.mark.parametrize("end", ["\n", "\r\n"])
@@ -218,9 +249,15 @@ def test_a_line_that_introduces_a_list_is_no_heading_and_goes_with_its_items() -
     listed = "Do not use in:\n- adults who have had a stroke or an infarction\n- children\n\nUse in:\n- pain"
     text = f"Risks\n\nThey are rare.\n\n{listed}\n\nUses\n\nFevers only."
     chunks = chunk_document(source(text), WORDS, tokens=4)
-    known = {heading for chunk in chunks for _, heading, _ in json.loads(chunk.metadata["paragraph_starts"])}
+    known = {
+        heading
+        for chunk in chunks
+        for _, heading, _ in json.loads(chunk.metadata["paragraph_starts"])
+    }
     assert known == {"Risks", "Uses"}
-    children, pain = (next(c for c in chunks if f"- {word}" in c.page_content) for word in ("children", "pain"))
+    children, pain = (
+        next(c for c in chunks if f"- {word}" in c.page_content) for word in ("children", "pain")
+    )
     assert children.page_content.startswith("- children")
     assert children.metadata["list_lines"] == "Do not use in:\n"
     assert "list_lines" not in chunks[0].metadata

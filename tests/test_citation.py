@@ -35,7 +35,9 @@ def test_keys_leave_the_retrievers_documents_as_they_are() -> None:
 
 def test_keys_become_numbers_in_order_of_appearance() -> None:
     a, b, c, _ = _keyed()
-    text, citations, unknown = number_citations(f"First {cite(c)}. Then {cite(a)}{cite(c)}.", [a, b, c], [])
+    text, citations, unknown = number_citations(
+        f"First {cite(c)}. Then {cite(a)}{cite(c)}.", [a, b, c], []
+    )
     assert text == "First [1]. Then [2][1]."
     assert [(citation["key"], citation["document_id"]) for citation in citations] == [
         ("1", c.id),
@@ -46,7 +48,9 @@ def test_keys_become_numbers_in_order_of_appearance() -> None:
 
 def test_keys_that_share_a_bracket_are_told_apart() -> None:
     a, b, _, _ = _keyed()
-    text, citations, _ = number_citations(f"Both [{document_key(a)}, {document_key(b)}].", [a, b], [])
+    text, citations, _ = number_citations(
+        f"Both [{document_key(a)}, {document_key(b)}].", [a, b], []
+    )
     assert text == "Both [1][2]."
     assert len(citations) == 2
 
@@ -57,7 +61,10 @@ def test_keys_that_share_a_bracket_are_told_apart() -> None:
         ("It helps (KEY).", "It helps ([1])."),
         ("As KEY shows, it helps.", "As [1] shows, it helps."),
         ("它有效KEY。", "它有效[1]。"),
-        ("It helps [Source: KEY, randomized trial, 2011].", "It helps (Source: [1], randomized trial, 2011)."),
+        (
+            "It helps [Source: KEY, randomized trial, 2011].",
+            "It helps (Source: [1], randomized trial, 2011).",
+        ),
         ("It helps [Doc KEY]【KEY†source】.", "It helps [1]."),
         ("It helps [KEY (cohort study)].", "It helps ([1] (cohort study))."),
         ("It **helps [KEY]** and is **[KEY]**.", "It **helps [1]** and is **[1]**."),
@@ -75,7 +82,9 @@ def test_a_documents_key_cites_it_however_it_is_set(written: str, shown: str) ->
 
 def test_unknown_keys_are_taken_out_and_reported() -> None:
     (document,) = _keyed(1)
-    text, citations, unknown = number_citations(f"True {cite(document)}. Made up [9Z9Z].", [document], [])
+    text, citations, unknown = number_citations(
+        f"True {cite(document)}. Made up [9Z9Z].", [document], []
+    )
     assert text == "True [1]. Made up."
     assert len(citations) == 1
     assert unknown == ["9Z9Z"]
@@ -92,11 +101,16 @@ def test_brackets_of_other_kinds_stay() -> None:
     [
         ("It helps [1].", "It helps (1)."),
         ("It helps [2], by much [1, 4].", "It helps (2), by much (1, 4)."),
-        ("As was seen before [13-17], and again [18,19].", "As was seen before (13-17), and again (18,19)."),
+        (
+            "As was seen before [13-17], and again [18,19].",
+            "As was seen before (13-17), and again (18,19).",
+        ),
         ("In rats[7–9][120] and in men [3; 2024].", "In rats (7–9)(120) and in men (3; 2024)."),
     ],
 )
-def test_numbers_of_a_reader_or_of_an_article_itself_are_no_citations(written: str, shown: str) -> None:
+def test_numbers_of_a_reader_or_of_an_article_itself_are_no_citations(
+    written: str, shown: str
+) -> None:
     a, b, _, _ = _keyed()
     text, citations, _ = number_citations(f"{written} It does {cite(b)}.", [a, b], [])
     assert text == f"{shown} It does [1]."
@@ -127,12 +141,19 @@ def test_a_citation_carries_its_source_and_quotes() -> None:
 
 
 def test_words_of_a_title_are_cited_without_a_place_and_after_those_of_the_text() -> None:
-    (keyed,) = assign_keys("Q?", [Document(id="7#0", page_content="Words that matter.", metadata={"start": 100})])
+    (keyed,) = assign_keys(
+        "Q?", [Document(id="7#0", page_content="Words that matter.", metadata={"start": 100})]
+    )
     title = Quote(text="A title", document_id="7#0", start=None, end=None, match="title")
     text = Quote(text="Words", document_id="7#0", start=0, end=5, match="exact")
     _, (citation,), _ = number_citations(cite(keyed), [keyed], [title])
     assert (citation["quote"], citation["match"]) == ("A title", "title")
-    assert {citation["start"], citation["end"], citation["source_start"], citation["source_end"]} == {None}
+    assert {
+        citation["start"],
+        citation["end"],
+        citation["source_start"],
+        citation["source_end"],
+    } == {None}
     _, (citation,), _ = number_citations(cite(keyed), [keyed], [title, text])
     assert (citation["quote"], citation["source_start"]) == ("Words", 100)
     assert [quote["text"] for quote in citation["quotes"]] == ["Words", "A title"]

@@ -19,12 +19,19 @@ from tests.notes import messages
 from tests.openai_server import Call, OpenAIServer, Reply
 
 METFORMIN = (
-    "Metformin is started at 500 mg once or twice daily with meals. The dose may rise to 1, 1.5 or 2 g a day. "
-    "Metformin is not recommended in severe kidney failure. Clearance above 60 ml/min/1.73 m2 needs no change. "
-    "In trial B12, 1,204 adults (54.2%) were followed for three weeks; weight changed by −2.5 kg, p < 0.05."
+    "Metformin is started at 500 mg once or twice daily with meals. The dose may rise to 1, 1.5 or "
+    "2 g a day. "
+    "Metformin is not recommended in severe kidney failure. Clearance above 60 ml/min/1.73 m2 "
+    "needs no change. "
+    "In trial B12, 1,204 adults (54.2%) were followed for three weeks; weight changed by −2.5 kg, "
+    "p < 0.05."
 )
-SOURCE = Document(id="d", page_content=METFORMIN, metadata={"title": "Metformin in type 2 diabetes", "year": 2019})
-OTHER = Document(id="o", page_content="Aspirin is taken at 75 mg a day.", metadata={"title": "Aspirin"})
+SOURCE = Document(
+    id="d", page_content=METFORMIN, metadata={"title": "Metformin in type 2 diabetes", "year": 2019}
+)
+OTHER = Document(
+    id="o", page_content="Aspirin is taken at 75 mg a day.", metadata={"title": "Aspirin"}
+)
 
 
 def notes_on(text: str, *documents: Document) -> list[Note]:
@@ -36,8 +43,12 @@ def notes_on(text: str, *documents: Document) -> list[Note]:
 
 def missing(text: str, *documents: Document) -> list[str]:
     """Return the figures that are not found."""
-    found = [note["message"] for note in notes_on(text, *documents) if note["kind"] == "figure_not_found"]
-    return [figure for message in found for figure in message.rstrip(".").partition(": ")[2].split(", ")]
+    found = [
+        note["message"] for note in notes_on(text, *documents) if note["kind"] == "figure_not_found"
+    ]
+    return [
+        figure for message in found for figure in message.rstrip(".").partition(": ")[2].split(", ")
+    ]
 
 
 INVENTED = [
@@ -64,7 +75,9 @@ def test_figures_that_the_cited_document_lacks_are_named(text: str, figures: lis
     assert note["message"] == f"Not found in [{text[-3]}]: {', '.join(figures)}."
 
 
-@pytest.mark.parametrize(("said", "figures"), [("by 21%", []), ("by 79%", ["79%"]), ("to a hazard ratio of 0.79", [])])
+@pytest.mark.parametrize(
+    ("said", "figures"), [("by 21%", []), ("by 79%", ["79%"]), ("to a hazard ratio of 0.79", [])]
+)
 def test_a_ratio_is_no_share_of_itself(said: str, figures: list[str]) -> None:
     assert missing(f"Stroke was lowered {said} [1].", TRIAL) == figures
 
@@ -100,7 +113,8 @@ TRIAL = Document(
     "text",
     [
         "Stroke was rarer (HR 0.79, 95% CI 0.66-0.95) [1].",
-        "Schlaganfälle waren mit dem Mittel seltener (1,27 % gegen 1,60 %; HR 0,79; 95-%-KI 0,66–0,95; p < 0,001) [1].",
+        "Schlaganfälle waren mit dem Mittel seltener (1,27 % gegen 1,60 %; HR 0,79; 95-%-KI "
+        "0,66–0,95; p < 0,001) [1].",
     ],
 )
 def test_ratios_before_their_intervals_and_decimal_commas_are_no_doubt(text: str) -> None:
@@ -125,7 +139,11 @@ def test_what_stands_there_in_other_words_units_or_spellings_is_no_doubt(text: s
         ("It is infused at 5 mcg/kg/min.", "It is infused at 5 µg per kg per minute", []),
         ("Sodium may rise by 8 mmol/L/day.", "Sodium may rise by 8 mmol/L/h", ["8 mmol/L/h"]),
         ("Methotrexate 15 mg weekly was given.", "They took 15 mg of methotrexate daily", []),
-        ("Methotrexate 15 mg weekly was given.", "They took methotrexate, 15 mg daily", ["15 mg daily"]),
+        (
+            "Methotrexate 15 mg weekly was given.",
+            "They took methotrexate, 15 mg daily",
+            ["15 mg daily"],
+        ),
         ("Methotrexate 15 mg once weekly was given.", "They took methotrexate, 15 mg a week", []),
         ("It is taken twice daily.", "It is taken twice weekly", ["twice weekly"]),
         ("It is taken twice daily.", "It is taken twice a day, or every 12 hours", []),
@@ -150,7 +168,9 @@ def test_what_stands_there_in_other_words_units_or_spellings_is_no_doubt(text: s
         ("They were followed for 1 year.", "They were followed for 50 days", ["50 days"]),
     ],
 )
-def test_figures_are_compared_with_their_units_and_rates(told: str, text: str, figures: list[str]) -> None:
+def test_figures_are_compared_with_their_units_and_rates(
+    told: str, text: str, figures: list[str]
+) -> None:
     assert missing(f"{text} [1].", Document(id="a", page_content=told)) == figures
 
 
@@ -168,7 +188,9 @@ def test_figures_are_compared_with_their_units_and_rates(told: str, text: str, f
     ],
 )
 def test_a_figure_is_read_as_a_whole(text: str, figures: list[str]) -> None:
-    source = Document(id="a", page_content="It is taken at .5 mg. It fell below 3.2 × 10^9/L in week 12.")
+    source = Document(
+        id="a", page_content="It is taken at .5 mg. It fell below 3.2 × 10^9/L in week 12."
+    )
     assert missing(text, source) == figures
 
 
@@ -198,8 +220,18 @@ def test_what_a_copied_sentence_stands_under_is_copied_too() -> None:
     told = "Do not give metformin to all.\n- Kidneys that fail clear it too slowly."
     (document,) = assign_keys("Q?", [Document(id="a", page_content=told)])
     start = told.index("Kidneys")
-    quotes: Any = [{"text": told[start:], "document_id": "a", "start": start, "end": len(told), "match": "exact"}]
-    copied = f"- Do not give metformin to all. Kidneys that fail clear it too slowly. {cite(document)}"
+    quotes: Any = [
+        {
+            "text": told[start:],
+            "document_id": "a",
+            "start": start,
+            "end": len(told),
+            "match": "exact",
+        }
+    ]
+    copied = (
+        f"- Do not give metformin to all. Kidneys that fail clear it too slowly. {cite(document)}"
+    )
     text, citations, _ = number_citations(copied, [document], quotes)
     assert check_claims(find_claims(text, {"1"}), citations, [document]) == []
 
@@ -212,7 +244,8 @@ def test_sentences_without_a_citation_are_marked_where_they_stand() -> None:
         ("figure_not_found", "😀 Take 5 g [1]!"),
     ]
     assert with_signs(text, notes) == (
-        "Metformin is a drug. (! uncited) It is started at 500 mg [1]. 😀 Take 5 g [1]! (! figure not found)"
+        "Metformin is a drug. (! uncited) It is started at 500 mg [1]. 😀 Take 5 g [1]! (! figure "
+        "not found)"
     )
 
 
@@ -223,22 +256,35 @@ def test_the_notes_on_one_sentence_are_one_line_of_the_most_serious_level() -> N
         note("danger", "contradicted", "Contradicted by [1].", (14, 27)),
         note("caution", "partly", "Supported in part by [1].", (0, 13)),
     ]
-    assert note_lines(notes, text, "danger") == ["“Take 5 g [1].” Contradicted by [1]. Not found in [1]: 5 g."]
+    assert note_lines(notes, text, "danger") == [
+        "“Take 5 g [1].” Contradicted by [1]. Not found in [1]: 5 g."
+    ]
     assert note_lines(notes, text, "caution") == ["“It helps [1].” Supported in part by [1]."]
 
 
 def test_what_is_not_answered_needs_no_citation() -> None:
-    assert notes_on("It is started at 500 mg [1].\n\nNot answered: whether it helps. And at which dose.") == []
+    assert (
+        notes_on(
+            "It is started at 500 mg [1].\n\nNot answered: whether it helps. And at which dose."
+        )
+        == []
+    )
 
 
 @pytest.mark.parametrize("route", ["vanilla", "map_reduce"])
-def test_an_invented_dose_is_noted(route: Any, chat_model: ChatOpenAI, server: OpenAIServer) -> None:
+def test_an_invented_dose_is_noted(
+    route: Any, chat_model: ChatOpenAI, server: OpenAIServer
+) -> None:
     quote = "Metformin is started at 500 mg once or twice daily with meals."
 
     def script(call: Call) -> Reply:
         if call.stage == "extract":
             key = next(key for key, text in call.documents if quote in text)
-            return Reply(json.dumps({"relevant": True, "quotes": [{"key": key, "quote": quote}], "finding": "So."}))
+            return Reply(
+                json.dumps(
+                    {"relevant": True, "quotes": [{"key": key, "quote": quote}], "finding": "So."}
+                )
+            )
         keys = [key for key, text in call.documents if quote in text]
         key = keys[0] if keys else call.user.split("[")[1].split("]")[0]
         said = f"The starting dose of metformin is 5000 mg six times a day, also in kidney failure [{key}]."
@@ -267,10 +313,18 @@ def test_copied_sentences_have_no_notes(name: str) -> None:
     for row in _abstracts(name):
         (document,) = assign_keys("Q?", [Document(id=row["id"], page_content=row["text"])])
         quotes: Any = [
-            {"text": row["text"][start:end], "document_id": row["id"], "start": start, "end": end, "match": "exact"}
+            {
+                "text": row["text"][start:end],
+                "document_id": row["id"],
+                "start": start,
+                "end": end,
+                "match": "exact",
+            }
             for start, end in split_sentences(row["text"])
             if end - start >= 25
         ]
         lines = [f"- {quote['text']} {cite(document)}" for quote in quotes]
-        text, citations, _ = number_citations("\n".join(["The closest:", *lines]), [document], quotes)
+        text, citations, _ = number_citations(
+            "\n".join(["The closest:", *lines]), [document], quotes
+        )
         assert check_claims(find_claims(text, {"1"}), citations, [document]) == []

@@ -54,7 +54,8 @@ def test_ask_prints_the_answer_with_numbered_citations_route_and_use(run: Run) -
 
 
 @pytest.mark.parametrize(
-    ("reported", "told"), [(True, r"1 call, [\d,]+ tokens in, \d+ out, "), (False, "1 call, tokens not reported, ")]
+    ("reported", "told"),
+    [(True, r"1 call, [\d,]+ tokens in, \d+ out, "), (False, "1 call, tokens not reported, ")],
 )
 def test_tokens_that_a_provider_does_not_report_are_no_0(
     run: Run, model: str, server: OpenAIServer, reported: bool, told: str
@@ -122,12 +123,16 @@ def test_questions_of_a_file_are_asked_side_by_side_and_keep_their_order(
     run: Run, model: str, server: OpenAIServer, tmp_path: Path
 ) -> None:
     path = tmp_path / "questions.jsonl"
-    rows = [{"id": f"{n}", "question": f"Which drug is first choice for disease {n}?"} for n in range(4)]
+    rows = [
+        {"id": f"{n}", "question": f"Which drug is first choice for disease {n}?"} for n in range(4)
+    ]
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
     # The server answers once four extractions, one of each question, are in flight: the last first.
     server.together = 4
     one_partition = ("--route", "map_reduce", "--partition-size", "16")
-    code, out, _ = run("ask", "--questions", str(path), "--model", model, "--at-once", "4", *one_partition)
+    code, out, _ = run(
+        "ask", "--questions", str(path), "--model", model, "--at-once", "4", *one_partition
+    )
     assert code == 0
     assert [json.loads(line)["id"] for line in out.splitlines()] == ["0", "1", "2", "3"]
 
@@ -149,7 +154,9 @@ def test_passages_of_one_article_are_told_apart_in_both_rankings(
         drug: " ".join(f"Trial {n} of {drug} was {'very ' * (n % 7)}small." for n in range(80))
         for drug in ("zinc", "honey")
     }
-    path.write_text("# Colds\n\n" + "\n\n".join(f"## On {drug}\n\n{told}" for drug, told in trials.items()))
+    path.write_text(
+        "# Colds\n\n" + "\n\n".join(f"## On {drug}\n\n{told}" for drug, told in trials.items())
+    )
     code, out, _ = run("ask", "--document", str(path), "Was trial 3 of honey small?")
     assert code == 0
     named = re.findall(r"\d  (Colds(?: › On (?:honey|zinc))?, “.*…”)", out)
@@ -161,7 +168,9 @@ def test_an_abstention_looks_like_one_and_names_the_passages(run: Run) -> None:
     code, out, _ = run("ask", "How is the carburettor of a motorcycle cleaned?")
     assert code == 0
     told = " ".join(out.split())
-    assert told.startswith("No answer was found in the documents. No passage mentions: carburettor, motorcycle")
+    assert told.startswith(
+        "No answer was found in the documents. No passage mentions: carburettor, motorcycle"
+    )
     assert "The nearest titles: " in told
     assert "none of them contains evidence" not in told
 
@@ -175,11 +184,15 @@ def test_a_question_on_a_drug_that_the_base_lacks_is_refused_and_the_drug_named(
 def test_notes_are_above_the_answer_and_their_signs_after_the_sentences(
     run: Run, model: str, server: OpenAIServer
 ) -> None:
-    server.script = lambda call: Reply(f"Take 5000 mg six times a day [{call.documents[0][0]}]. Surely.")
+    server.script = lambda call: Reply(
+        f"Take 5000 mg six times a day [{call.documents[0][0]}]. Surely."
+    )
     code, out, _ = run("ask", FIRST_CHOICE, "--model", model)
     assert code == 0
     told = " ".join(out.split())
-    assert told.startswith("Check ! “Take 5000 mg six times a day [1].” Not found in [1]: 5000 mg, six times a day.")
+    assert told.startswith(
+        "Check ! “Take 5000 mg six times a day [1].” Not found in [1]: 5000 mg, six times a day."
+    )
     assert "a day [1]. (! figure not found) Surely. (! uncited)" in told
 
 
@@ -214,7 +227,14 @@ def test_the_answer_says_what_was_asked_what_was_read_and_what_made_it(
 ) -> None:
     asked = ["--model", model, "--top-k", "4", "--temperature", "0.5", "--max-output-tokens", "99"]
     code, out, _ = run(
-        "ask", FIRST_CHOICE, "--json", *asked, "--model-arg", "top_p=0.25", "--model-arg", "service_tier=flex"
+        "ask",
+        FIRST_CHOICE,
+        "--json",
+        *asked,
+        "--model-arg",
+        "top_p=0.25",
+        "--model-arg",
+        "service_tier=flex",
     )
     answer = json.loads(out)
     assert (code, answer["question"], answer["options"]) == (0, FIRST_CHOICE, {})
@@ -239,7 +259,9 @@ def test_ask_with_a_model_reports_its_calls(run: Run, model: str) -> None:
     assert "6 calls" in out
 
 
-def test_invented_quotes_are_reported_and_cited_nowhere(run: Run, model: str, server: OpenAIServer) -> None:
+def test_invented_quotes_are_reported_and_cited_nowhere(
+    run: Run, model: str, server: OpenAIServer
+) -> None:
     invented = "Aspirin cures every disease within a day, number"
 
     def half_invented(call: Call) -> Reply:
@@ -247,7 +269,10 @@ def test_invented_quotes_are_reported_and_cited_nowhere(run: Run, model: str, se
         if call.stage != "extract":
             return honest
         record = json.loads(honest.content)
-        made_up = [{**quote, "quote": f"{invented} {place}"} for place, quote in enumerate(record["quotes"])]
+        made_up = [
+            {**quote, "quote": f"{invented} {place}"}
+            for place, quote in enumerate(record["quotes"])
+        ]
         return Reply(json.dumps({**record, "quotes": record["quotes"] + made_up}))
 
     server.script = half_invented
@@ -261,7 +286,9 @@ def test_invented_quotes_are_reported_and_cited_nowhere(run: Run, model: str, se
     assert not any(invented in call.prompt for call in server.calls)
 
 
-@pytest.mark.parametrize("options", [["--options", "A=yes", "B=no"], ["--options", "A=yes", "--options", "B=no"]])
+@pytest.mark.parametrize(
+    "options", [["--options", "A=yes", "B=no"], ["--options", "A=yes", "--options", "B=no"]]
+)
 @pytest.mark.parametrize("question_first", [True, False])
 def test_options_may_follow_one_another_or_be_repeated(
     options: list[str], question_first: bool, run: Run, model: str, server: OpenAIServer
@@ -326,8 +353,16 @@ def test_bad_input_is_one_line_that_says_what_to_do_and_exit_code_2(
 
 
 PASSAGES = [
-    {"id": "p1", "title": "Zinc and colds", "text": "Zinc lozenges may shorten a common cold by about a day."},
-    {"id": "p2", "title": "Honey and cough", "text": "Honey soothes the cough of children older than one year."},
+    {
+        "id": "p1",
+        "title": "Zinc and colds",
+        "text": "Zinc lozenges may shorten a common cold by about a day.",
+    },
+    {
+        "id": "p2",
+        "title": "Honey and cough",
+        "text": "Honey soothes the cough of children older than one year.",
+    },
     {"id": "p3", "title": "Empty", "text": ""},
 ]
 
@@ -337,7 +372,10 @@ def test_a_knowledge_base_is_built_asked_and_looked_into(run: Run, tmp_path: Pat
     source.write_text("".join(json.dumps(row) + "\n" for row in [*PASSAGES, {"id": "p4"}]))
     code, out, err = run("index", str(source), "--kb", folder, "--encoder", "minilm")
     assert (code, err) == (0, f"100% {source}: 4 records, {err.split()[-2]} passages/s\n")
-    assert "4 records read = 3 indexed + 0 updated + 0 unchanged + 0 deleted + 1 rejected" in " ".join(out.split())
+    assert (
+        "4 records read = 3 indexed + 0 updated + 0 unchanged + 0 deleted + 1 rejected"
+        in " ".join(out.split())
+    )
     assert f"rejected {source}, " in out
     assert "rejects.jsonl" in out
 
@@ -350,12 +388,16 @@ def test_a_knowledge_base_is_built_asked_and_looked_into(run: Run, tmp_path: Pat
     assert json.loads(out)["citations"][0]["source_id"] == "p1"
 
     for method in ("dense", "bm25", "hybrid"):
-        code, out, _ = run("kb", "search", folder, "honey for cough", "--method", method, "--json", "--top-k", "1")
+        code, out, _ = run(
+            "kb", "search", folder, "honey for cough", "--method", method, "--json", "--top-k", "1"
+        )
         assert code == 0
         assert [passage["id"] for passage in json.loads(out)] == ["p2"]
 
     for retrieval in ("bm25", "hybrid"):
-        code, out, _ = run("ask", "--json", "--kb", folder, "--retrieval", retrieval, "Is honey good for a cough?")
+        code, out, _ = run(
+            "ask", "--json", "--kb", folder, "--retrieval", retrieval, "Is honey good for a cough?"
+        )
         assert code == 0
         assert json.loads(out)["citations"][0]["source_id"] == "p2"
 
@@ -369,7 +411,9 @@ def test_a_knowledge_base_is_built_asked_and_looked_into(run: Run, tmp_path: Pat
 def test_one_long_file_is_answered_in_the_order_of_its_text(run: Run, tmp_path: Path) -> None:
     path = tmp_path / "report.md"
     path.write_text("# Report\n\nZinc lozenges may shorten a common cold by about a day.\n")
-    code, out, _ = run("ask", "--json", "--document", str(path), "Does zinc shorten the common cold?")
+    code, out, _ = run(
+        "ask", "--json", "--document", str(path), "Does zinc shorten the common cold?"
+    )
     assert code == 0
     answer = json.loads(out)
     assert answer["route"] == "order_preserving"
@@ -379,7 +423,9 @@ def test_one_long_file_is_answered_in_the_order_of_its_text(run: Run, tmp_path: 
 def test_a_section_that_is_called_like_its_document_is_named_once(run: Run, tmp_path: Path) -> None:
     path = tmp_path / "zinc.md"
     path.write_text("# Zinc\n\nZinc shortened the common cold by two days.\n")
-    code, out, _ = run("ask", "--verbose", "--document", str(path), "Does zinc shorten the common cold?")
+    code, out, _ = run(
+        "ask", "--verbose", "--document", str(path), "Does zinc shorten the common cold?"
+    )
     assert code == 0
     assert re.search(r"  1  \d\.\d{3}  Zinc\n     \S*zinc\.md#0\n     Zinc Zinc shortened", out)
 
@@ -392,7 +438,9 @@ def test_an_unknown_model_is_exit_code_2(run: Run, model: str, server: OpenAISer
     assert err.count("\n") == 1
 
 
-def test_a_model_that_cannot_be_reached_is_exit_code_1(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_model_that_cannot_be_reached_is_exit_code_1(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "none")
     monkeypatch.setenv("OPENAI_BASE_URL", "http://127.0.0.1:9/v1")
     monkeypatch.setattr("briefcontext.chains.model.call.MAX_WAIT", 0)
@@ -406,7 +454,14 @@ def test_the_help_names_the_defaults_that_apply(run: Run, monkeypatch: pytest.Mo
     code, out, _ = run("ask", "--help")
     assert code == 0
     text = " ".join(out.replace("│", " ").split())
-    for name in ("route", "fallback", "top_k", "partition_size", "preflight_top_n", "iou_threshold"):
+    for name in (
+        "route",
+        "fallback",
+        "top_k",
+        "partition_size",
+        "preflight_top_n",
+        "iou_threshold",
+    ):
         option = re.split(rf"--{name.replace('_', '-')}[ ,]", text)[1]
         assert f"Default: {Settings.model_fields[name].default}." in option.split(" --")[0]
 
@@ -420,21 +475,35 @@ OF_MODELS = {"temperature", "max_output_tokens", "model_cache"}
     [
         (
             "ask",
-            {"words", "questions", "at_once", "earlier", "options", "as_json", "references", "verbose"} | OF_MODELS,
+            {
+                "words",
+                "questions",
+                "at_once",
+                "earlier",
+                "options",
+                "as_json",
+                "references",
+                "verbose",
+            }
+            | OF_MODELS,
         ),
         ("serve", {"uploads", "host", "port", "token", "model_cache"}),
         ("mcp", {"http", "host", "port", "token"}),
         ("kb search", {"folder", "query", "k", "method", "as_json"}),
     ],
 )
-def test_an_option_is_a_commands_own_or_named_like_the_setting_that_it_sets(command: str, own: set[str]) -> None:
+def test_an_option_is_a_commands_own_or_named_like_the_setting_that_it_sets(
+    command: str, own: set[str]
+) -> None:
     found: Any = typer.main.get_command(app)
     for word in command.split():
         found = found.commands[word]
     assert own == {option.name for option in found.params} - Settings.model_fields.keys()
 
 
-def test_no_options_name_is_cut_in_the_help_of_a_narrow_terminal(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_options_name_is_cut_in_the_help_of_a_narrow_terminal(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("COLUMNS", "80")
     groups = {(): typer.main.get_command(app)}
     for words, group in groups.copy().items():
@@ -444,24 +513,39 @@ def test_no_options_name_is_cut_in_the_help_of_a_narrow_terminal(run: Run, monke
     for words, command in groups.items():
         _, out, _ = run(*words, "--help")
         shown = set(re.findall(r"--[\w-]+", out))
-        assert {option for parameter in command.params for option in parameter.opts if "--" in option} <= shown
-        assert not re.search(r"\w…", out.replace("SOURCE…", "").replace("RUN…", "").replace("ID…", ""))
+        assert {
+            option for parameter in command.params for option in parameter.opts if "--" in option
+        } <= shown
+        assert not re.search(
+            r"\w…", out.replace("SOURCE…", "").replace("RUN…", "").replace("ID…", "")
+        )
 
 
 def test_the_module_runs_too() -> None:
-    done = subprocess.run([sys.executable, "-m", "briefcontext", "--help"], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-m", "briefcontext", "--help"], capture_output=True, text=True, check=True
+    )
     assert "Exit codes" in done.stdout
 
 
-def test_whole_texts_join_a_base_of_passages_and_are_cut_into_chunks(run: Run, tmp_path: Path) -> None:
-    passages, text, folder = tmp_path / "passages.jsonl", tmp_path / "guide.txt", str(tmp_path / "kb")
+def test_whole_texts_join_a_base_of_passages_and_are_cut_into_chunks(
+    run: Run, tmp_path: Path
+) -> None:
+    passages, text, folder = (
+        tmp_path / "passages.jsonl",
+        tmp_path / "guide.txt",
+        str(tmp_path / "kb"),
+    )
     passages.write_text(json.dumps(PASSAGES[0]) + "\n")
     text.write_text("Honey soothes the cough of children older than one year. " * 40)
     assert run("index", str(passages), "--kb", folder, "--encoder", "minilm")[0] == 0
     code, out, _ = run("index", str(text), "--kb", folder, "--encoder", "minilm")
     assert (code, "1 indexed" in " ".join(out.split())) == (0, True)
     _, out, _ = run("kb", "search", folder, "honey for cough", "--json", "--top-k", "2")
-    assert all(passage["source_id"].endswith("guide.txt") and "#" in passage["id"] for passage in json.loads(out))
+    assert all(
+        passage["source_id"].endswith("guide.txt") and "#" in passage["id"]
+        for passage in json.loads(out)
+    )
 
 
 ROOT = [sys.executable, "-m", "briefcontext"]
@@ -469,7 +553,9 @@ ROOT = [sys.executable, "-m", "briefcontext"]
 
 @pytest.mark.parametrize("arguments", [["--help"], ["kb", "list", "demo", "--json"]])
 def test_a_reader_that_goes_away_is_no_error(arguments: list[str]) -> None:
-    with subprocess.Popen([*ROOT, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen(
+        [*ROOT, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
         assert process.stdout is not None
         assert process.stderr is not None
         process.stdout.close()
@@ -481,7 +567,9 @@ def test_a_reader_that_goes_away_is_no_error(arguments: list[str]) -> None:
 @pytest.mark.parametrize("arguments", [["--help"], ["kb", "list", "demo", "--json"]])
 def test_a_full_disk_is_one_line_and_exit_code_3(arguments: list[str]) -> None:
     with open("/dev/full", "w") as full:
-        done = subprocess.run([*ROOT, *arguments], stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+        done = subprocess.run(
+            [*ROOT, *arguments], stdout=full, stderr=subprocess.PIPE, text=True, check=False
+        )
     assert (done.returncode, done.stderr) == (3, "Error: No space left on device.\n")
 
 
@@ -490,7 +578,10 @@ def test_a_full_disk_is_one_line_and_exit_code_3(arguments: list[str]) -> None:
     [
         (PermissionError(13, "Permission denied", "/etc/kb"), "Error: Permission denied: /etc/kb."),
         (OSError(28, "No space left on device"), "Error: No space left on device."),
-        (ValueError("it is odd.\nvery"), "Error: ValueError: it is odd. very. Add --verbose to see where."),
+        (
+            ValueError("it is odd.\nvery"),
+            "Error: ValueError: it is odd. very. Add --verbose to see where.",
+        ),
         (RuntimeError(), "Error: RuntimeError: no more is known. Add --verbose to see where."),
     ],
 )

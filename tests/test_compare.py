@@ -17,7 +17,9 @@ from tests.simulated_reader import MODEL, SimulatedReader
 
 
 @pytest.fixture
-def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], server: OpenAIServer) -> Run:
+def run(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], server: OpenAIServer
+) -> Run:
     """Run the command line in this process; return its exit code, output and error output."""
     server.script = lambda call: Reply("It is so.\nChoice: A")
     monkeypatch.setenv("OPENAI_API_KEY", "none")
@@ -42,7 +44,18 @@ def questions(tmp_path: Path) -> str:
 def test_experiment_and_compare_from_the_command_line(
     run: Run, questions: str, tmp_path: Path, server: OpenAIServer
 ) -> None:
-    command = ["experiment", "position", "--questions", questions, "--kb", "demo", "--method", "vanilla", "--k", "5"]
+    command = [
+        "experiment",
+        "position",
+        "--questions",
+        questions,
+        "--kb",
+        "demo",
+        "--method",
+        "vanilla",
+        "--k",
+        "5",
+    ]
     model = ["--model", "openai:scripted", "--input-price", "1", "--output-price", "2"]
     out = ["--out", str(tmp_path / "run")]
     code, dry, _ = run(*command, *out, "--dry-run")
@@ -55,9 +68,18 @@ def test_experiment_and_compare_from_the_command_line(
     assert "answers/s" in progress
     assert "5 calls, $0.0" in progress
     assert "| Vanilla RAG | 5 | 0 | 1 |" in said
-    for name in ("config.json", "items.jsonl", "summary.json", "report.md", "position.png", "position.svg"):
+    for name in (
+        "config.json",
+        "items.jsonl",
+        "summary.json",
+        "report.md",
+        "position.png",
+        "position.svg",
+    ):
         assert (tmp_path / "run" / name).stat().st_size > 0
-    code, compared, _ = run("compare", str(tmp_path / "run"), "--out", str(tmp_path / "compared.md"))
+    code, compared, _ = run(
+        "compare", str(tmp_path / "run"), "--out", str(tmp_path / "compared.md")
+    )
     assert code == 0
     assert "15.2 points" in compared
     assert "npj Digital Medicine 8, 239, 2025" in compared
@@ -68,8 +90,21 @@ def test_experiment_and_compare_from_the_command_line(
     assert "another configuration" in error
 
 
-def test_batches_from_the_command_line(run: Run, questions: str, tmp_path: Path, server: OpenAIServer) -> None:
-    command = ["experiment", "position", "--questions", questions, "--kb", "demo", "--method", "vanilla", "--k", "8"]
+def test_batches_from_the_command_line(
+    run: Run, questions: str, tmp_path: Path, server: OpenAIServer
+) -> None:
+    command = [
+        "experiment",
+        "position",
+        "--questions",
+        questions,
+        "--kb",
+        "demo",
+        "--method",
+        "vanilla",
+        "--k",
+        "8",
+    ]
     command += ["--out", str(tmp_path / "run"), "--model", "openai:any"]
     code, said, _ = run(*command, "--batch", "export")
     assert code == 0
@@ -87,7 +122,10 @@ def test_batches_from_the_command_line(run: Run, questions: str, tmp_path: Path,
     ("arguments", "complaint"),
     [
         (["experiment", "guess"], ", ".join(map(repr, [*EXPERIMENTS, "preflight", "verify"]))),
-        (["experiment", "position", "--questions", "x.jsonl", "--kb", "demo", "--out", "o"], "x.jsonl"),
+        (
+            ["experiment", "position", "--questions", "x.jsonl", "--kb", "demo", "--out", "o"],
+            "x.jsonl",
+        ),
         (["compare", "/nowhere"], "There is no folder /nowhere"),
         (["compare", "."], "no finished run"),
     ],
@@ -99,16 +137,32 @@ def test_what_is_wrong_is_said(run: Run, arguments: list[str], complaint: str) -
 
 
 def write_summary(folder: Path, **given: object) -> None:
-    summary = {"experiment": "conflict", "model": "one", "data_set": "set", "knowledge_base": None, "tables": []}
+    summary = {
+        "experiment": "conflict",
+        "model": "one",
+        "data_set": "set",
+        "knowledge_base": None,
+        "tables": [],
+    }
     folder.mkdir(exist_ok=True)
     (folder / "summary.json").write_text(json.dumps({**summary, "simulation": False, **given}))
 
 
-def test_the_tables_of_two_runs_are_joined_by_title_and_a_simulation_is_marked(tmp_path: Path) -> None:
-    rows = {"one": [["Vanilla RAG", "8", "50.0"], ["OP-RAG", "8", "25.0"]], "two": [["Vanilla RAG", "8", "0", "75.0"]]}
+def test_the_tables_of_two_runs_are_joined_by_title_and_a_simulation_is_marked(
+    tmp_path: Path,
+) -> None:
+    rows = {
+        "one": [["Vanilla RAG", "8", "50.0"], ["OP-RAG", "8", "25.0"]],
+        "two": [["Vanilla RAG", "8", "0", "75.0"]],
+    }
     for name, own in rows.items():
         beside = ["In parts"] if name == "two" else []
-        table = {"title": "Accuracy", "columns": ["Method", "n", *beside, "Share"], "rows": own, "note": f"Of {name}."}
+        table = {
+            "title": "Accuracy",
+            "columns": ["Method", "n", *beside, "Share"],
+            "rows": own,
+            "note": f"Of {name}.",
+        }
         alike = {"title": "Spread", "columns": ["Method"], "rows": [[name]], "note": "In per cent."}
         write_summary(tmp_path / name, model=name, simulation=name == "two", tables=[table, alike])
     compared = compare_runs([tmp_path / "one", tmp_path / "two"])
@@ -148,8 +202,17 @@ def test_a_run_that_is_named_twice_is_refused(tmp_path: Path) -> None:
             compare_runs([tmp_path / "one", again])
 
 
-def test_a_preflight_run_is_compared_by_its_decisions(run: Run, questions: str, tmp_path: Path) -> None:
-    command = ["experiment", "preflight", "--questions", questions, "--kb", str(KnowledgeBase.open("demo").path)]
+def test_a_preflight_run_is_compared_by_its_decisions(
+    run: Run, questions: str, tmp_path: Path
+) -> None:
+    command = [
+        "experiment",
+        "preflight",
+        "--questions",
+        questions,
+        "--kb",
+        str(KnowledgeBase.open("demo").path),
+    ]
     code, _, error = run(*command, "--out", str(tmp_path / "preflight"))
     assert code == 0, error
     summary = json.loads((tmp_path / "preflight" / "summary.json").read_text())
@@ -170,11 +233,17 @@ def test_what_a_report_has_is_compared(tmp_path: Path, server: OpenAIServer) -> 
     methods = ("vanilla", "order_preserving")
     settings = run_settings(tmp_path, "position", 40, model=chat, methods=methods, ks=(8,), limit=8)
     ExperimentRun(settings).execute(tmp_path / "run")
-    compared, report = compare_runs([tmp_path / "run"]), (tmp_path / "run" / "report.md").read_text()
+    compared, report = (
+        compare_runs([tmp_path / "run"]),
+        (tmp_path / "run" / "report.md").read_text(),
+    )
     for table in report.split("### ")[1:-1]:
         lines = [line for line in table.splitlines() if line[:1] == "|" and "---" not in line]
         assert table.splitlines()[0] in compared
-        assert all(f"| {line}" in compared.replace("| run |", "| |").replace("| Run |", "| |") for line in lines)
+        assert all(
+            f"| {line}" in compared.replace("| run |", "| |").replace("| Run |", "| |")
+            for line in lines
+        )
     assert "-5.3 points" in compared
 
 
@@ -184,7 +253,9 @@ def test_runs_that_asked_other_questions_are_told_apart(tmp_path: Path) -> None:
         write_summary(tmp_path / name, questions_sha256=digest)
     lines = compare_runs([tmp_path / name for name in asked]).splitlines()
     head = next(line for line in lines if line.startswith("| Run |")).split("|")
-    rows = [line.split("|") for line in lines if line.startswith(tuple(f"| {name} |" for name in asked))]
+    rows = [
+        line.split("|") for line in lines if line.startswith(tuple(f"| {name} |" for name in asked))
+    ]
     assert [row[head.index(" Questions ")].strip() for row in rows] == ["a" * 8, "b" * 8, "a" * 8]
 
 
@@ -192,8 +263,15 @@ def test_each_papers_figures_stand_in_a_column_of_their_own(tmp_path: Path) -> N
     write_summary(tmp_path, experiment="position")
     lines = compare_runs([tmp_path]).splitlines()
     head = next(line for line in lines if line.startswith("| Row | Column |")).split("|")
-    of_paper = {name: next(at for at, cell in enumerate(head) if name in cell) for name in ("npj", "arXiv 2412.15271")}
-    cells = {tuple(line.split("|")[1:3]): line.split("|") for line in lines if line.startswith("| GPT-3.5, k = 8 |")}
+    of_paper = {
+        name: next(at for at, cell in enumerate(head) if name in cell)
+        for name in ("npj", "arXiv 2412.15271")
+    }
+    cells = {
+        tuple(line.split("|")[1:3]): line.split("|")
+        for line in lines
+        if line.startswith("| GPT-3.5, k = 8 |")
+    }
     mean = cells[" GPT-3.5, k = 8 ", " Mean over five positions, vanilla -> BriefContext "]
     assert "54.82 -> 58.11" in mean[of_paper["npj"]]
     assert "53.33 -> 59.51 (Supplementary Table 1)" in mean[of_paper["arXiv 2412.15271"]]

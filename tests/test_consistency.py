@@ -27,7 +27,9 @@ IDS = st.lists(st.integers(0, 20), unique=True)
         ("a", "a", 1.0, True),
     ],
 )
-def test_rankings_agree_above_the_threshold(dense: str, bm25: str, iou: float, consistent: bool) -> None:
+def test_rankings_agree_above_the_threshold(
+    dense: str, bm25: str, iou: float, consistent: bool
+) -> None:
     result = compared(dense, bm25)
     assert result["iou"] == pytest.approx(iou)
     assert result["consistent"] is consistent

@@ -84,7 +84,9 @@ def test_documents_are_split_without_loss_in_order_and_so_that_each_group_fits(
     groups = split_to_fit(documents, room)
     assert all(group and len(render_documents(group)) <= room for group in groups)
     pieces = [piece for group in groups for piece in group]
-    assert list(dict.fromkeys(piece.id for piece in pieces)) == [document.id for document in documents]
+    assert list(dict.fromkeys(piece.id for piece in pieces)) == [
+        document.id for document in documents
+    ]
     assert [piece.id for piece in pieces] == sorted(piece.id or "" for piece in pieces)
     for document in documents:
         its = [piece for piece in pieces if piece.id == document.id]
@@ -92,7 +94,11 @@ def test_documents_are_split_without_loss_in_order_and_so_that_each_group_fits(
         for piece in its:
             at = piece.metadata.get(CUT_AT, 0)
             assert document.page_content[at : at + len(piece.page_content)] == piece.page_content
-            assert {**piece.metadata, CUT_AT: 0, "list_lines": ""} == {**document.metadata, CUT_AT: 0, "list_lines": ""}
+            assert {**piece.metadata, CUT_AT: 0, "list_lines": ""} == {
+                **document.metadata,
+                CUT_AT: 0,
+                "list_lines": "",
+            }
         assert len(its) == 1 or len(render_documents([document])) > room
 
 
@@ -102,7 +108,11 @@ def test_without_a_known_window_nothing_is_split(documents: list[Document]) -> N
 
 
 @given(
-    sentences=st.lists(st.integers(1, 10**12).map("The trial numbered {} found none.".format), min_size=20, max_size=60)
+    sentences=st.lists(
+        st.integers(1, 10**12).map("The trial numbered {} found none.".format),
+        min_size=20,
+        max_size=60,
+    )
 )
 def test_documents_are_cut_between_sentences(sentences: list[str]) -> None:
     documents = assign_keys(QUESTION, [Document(id="long", page_content=" ".join(sentences))])
@@ -126,11 +136,16 @@ def test_a_document_whose_title_leaves_no_room_is_a_group_of_its_own() -> None:
             Document(id="even", page_content="Text."),
         ],
     )
-    assert [[piece.id for piece in group] for group in split_to_fit(documents, 300)] == [["odd"], ["even"]]
+    assert [[piece.id for piece in group] for group in split_to_fit(documents, 300)] == [
+        ["odd"],
+        ["even"],
+    ]
 
 
 @given(texts=st.lists(st.text(max_size=120), min_size=1), room=st.integers(100, 400))
-def test_texts_are_grouped_without_loss_in_order_and_so_that_each_group_fits(texts: list[str], room: int) -> None:
+def test_texts_are_grouped_without_loss_in_order_and_so_that_each_group_fits(
+    texts: list[str], room: int
+) -> None:
     groups = group_to_fit(texts, room)
     assert [text for group in groups for text in group] == texts
     assert all(len("\n".join(group)) <= room or len(group) == 1 for group in groups)
@@ -139,7 +154,9 @@ def test_texts_are_grouped_without_loss_in_order_and_so_that_each_group_fits(tex
 
 
 @given(window=st.integers(1, 10**6), fixed=st.integers(0, 10**6))
-def test_room_is_what_the_window_leaves_beside_the_prompt_and_the_reply(window: int, fixed: int) -> None:
+def test_room_is_what_the_window_leaves_beside_the_prompt_and_the_reply(
+    window: int, fixed: int
+) -> None:
     model = Model(ChatOpenAI(model="scripted", api_key="none"))
     budget = CallBudget(max_input_tokens=window)
     prompt = window - min(RESERVED_TOKENS, window // 4)
@@ -159,7 +176,9 @@ def test_the_window_is_the_settings_or_the_one_of_the_models_profile() -> None:
     )
     assert Model(ChatOpenAI(model="gpt-4o-mini", api_key="none")).max_input_tokens == 128_000
     assert room_for(silent, CallBudget(), []) is None
-    assert room_for(stated, CallBudget(), []) == room_for(silent, CallBudget(max_input_tokens=3000), [])
+    assert room_for(stated, CallBudget(), []) == room_for(
+        silent, CallBudget(max_input_tokens=3000), []
+    )
     small = CallBudget(max_input_tokens=WINDOW)
     assert room_for(stated, small, []) == room_for(silent, small, [])
 
@@ -197,7 +216,8 @@ def make_long_documents(count: int, *, sentences: int) -> list[Document]:
             Document(
                 id=f"doc-{place:02}",
                 page_content=" ".join(
-                    f"Trial {place}.{number} gave aspirin to {100 + number} adults." for number in range(sentences)
+                    f"Trial {place}.{number} gave aspirin to {100 + number} adults."
+                    for number in range(sentences)
                 ),
                 metadata={"title": f"Trials of stroke, series {place}"},
             )
@@ -209,16 +229,25 @@ def make_long_documents(count: int, *, sentences: int) -> list[Document]:
 def have_true_offsets(quotes: Sequence[Quote], documents: Sequence[Document]) -> bool:
     """Return whether the quotes stand where they say."""
     texts = {document.id: document.page_content for document in documents}
-    return all(texts[quote["document_id"]][quote["start"] : quote["end"]] == quote["text"] for quote in quotes)
+    return all(
+        texts[quote["document_id"]][quote["start"] : quote["end"]] == quote["text"]
+        for quote in quotes
+    )
 
 
 def ask(
-    chat_model: ChatOpenAI, documents: list[Document], *, options: dict[str, str] | None = None, **settings: Any
+    chat_model: ChatOpenAI,
+    documents: list[Document],
+    *,
+    options: dict[str, str] | None = None,
+    **settings: Any,
 ) -> Answer:
     """Ask the question over documents with a small window."""
     built = build_graph(model=chat_model, retriever=FixedRetriever(documents=documents))
     context = Settings(**{"max_input_tokens": WINDOW, "max_retries": 0, **settings})
-    answer: Answer = built.invoke({"question": QUESTION, "options": options}, context=context)["answer"]
+    answer: Answer = built.invoke({"question": QUESTION, "options": options}, context=context)[
+        "answer"
+    ]
     return answer
 
 
@@ -236,7 +265,9 @@ def test_a_partition_larger_than_the_window_becomes_several_that_fit(
     assert have_true_offsets(quotes, documents)
     assert max(quote["start"] or 0 for quote in quotes) > 5000
     read = "".join(text for call in parts for _, text in call.documents)
-    assert all(f"Trial {place}.{number} gave" in read for place in range(2) for number in range(200))
+    assert all(
+        f"Trial {place}.{number} gave" in read for place in range(2) for number in range(200)
+    )
     (pieces,) = messages(answer, "read_in_pieces")
     assert pieces.endswith(": doc-00, doc-01.")
 
@@ -250,10 +281,14 @@ def test_places_that_a_document_brings_along_are_not_taken_for_those_of_pieces(
     ]
     answer = ask(chat_model, documents, route="map_reduce")
     assert len(answer["citations"]) == 3
-    assert have_true_offsets([quote for one in answer["citations"] for quote in one["quotes"]], documents)
+    assert have_true_offsets(
+        [quote for one in answer["citations"] for quote in one["quotes"]], documents
+    )
 
 
-def test_pieces_of_a_document_that_disagree_are_a_conflict(chat_model: ChatOpenAI, server: OpenAIServer) -> None:
+def test_pieces_of_a_document_that_disagree_are_a_conflict(
+    chat_model: ChatOpenAI, server: OpenAIServer
+) -> None:
     def script(call: Call) -> Reply:
         if call.stage != "extract":
             return Reply("It does.\nChoice: B")
@@ -265,10 +300,19 @@ def test_pieces_of_a_document_that_disagree_are_a_conflict(chat_model: ChatOpenA
         return Reply('{"relevant": false}')
 
     server.script = script
-    answer = ask(chat_model, make_long_documents(1, sentences=200), options={"A": "yes", "B": "no"}, route="map_reduce")
+    answer = ask(
+        chat_model,
+        make_long_documents(1, sentences=200),
+        options={"A": "yes", "B": "no"},
+        route="map_reduce",
+    )
     last = len(answer["extractions"]) - 1
     assert last > 2
-    assert answer["conflict"] == {"choices": {"A": [0], "B": [last]}, "statement": None, "settled": "B"}
+    assert answer["conflict"] == {
+        "choices": {"A": [0], "B": [last]},
+        "statement": None,
+        "settled": "B",
+    }
     assert {"Choice: A", "Choice: B"} < set(server.calls[-1].user.splitlines())
 
 
@@ -278,9 +322,15 @@ def test_a_document_that_cannot_be_cut_to_fit_is_named_and_the_others_are_read(
     documents = make_long_documents(3, sentences=2)
     documents[1] = documents[1].model_copy(update={"metadata": {"title": "T" * 5000, "key": "x"}})
     answer = ask(chat_model, documents, route="map_reduce")
-    assert [extraction["status"] for extraction in answer["extractions"]] == ["evidence", "failed", "evidence"]
+    assert [extraction["status"] for extraction in answer["extractions"]] == [
+        "evidence",
+        "failed",
+        "evidence",
+    ]
     (said,) = messages(answer, "partition_failed")
-    assert said.startswith("Partition 2 was not read (doc-01): The input window of scripted, 1,200 tokens, has no room")
+    assert said.startswith(
+        "Partition 2 was not read (doc-01): The input window of scripted, 1,200 tokens, has no room"
+    )
 
 
 def make_extractions(documents: Sequence[Document], *, quotes: int) -> list[Extraction]:
@@ -325,7 +375,12 @@ def condensations(server: OpenAIServer) -> int:
     [(2, 3, 0), (2, 22, 1), (3, 22, 1), (12, 10, 1), (1, 60, 1), (1, 3000, 2), (60, 30, 2)],
 )
 async def test_evidence_larger_than_the_window_is_condensed_in_counted_rounds(
-    count: int, quotes: int, least: int, chat_model: ChatOpenAI, server: OpenAIServer, budget: CallBudget
+    count: int,
+    quotes: int,
+    least: int,
+    chat_model: ChatOpenAI,
+    server: OpenAIServer,
+    budget: CallBudget,
 ) -> None:
     server.script = refusing_more_than(WINDOW, condensing)
     documents = make_long_documents(count, sentences=quotes)
@@ -337,7 +392,9 @@ async def test_evidence_larger_than_the_window_is_condensed_in_counted_rounds(
     ):
         rounds = said_rounds(draft)
         assert least <= rounds <= MAX_ROUNDS * least
-        assert draft["quotes"] == [quote for extraction in extractions for quote in extraction["quotes"]]
+        assert draft["quotes"] == [
+            quote for extraction in extractions for quote in extraction["quotes"]
+        ]
     assert {call["stage"] for call in budget.calls} == {"reduce"}
     assert (condensations(server) > 0) == (rounds > 0)
     assert len(server.calls) == len(budget.calls) == condensations(server) + 2
@@ -357,7 +414,11 @@ def test_evidence_that_condensing_does_not_shorten_is_one_clear_error(
     server.script = lambda call: Reply("x" * 1000)
     documents = make_long_documents(8, sentences=15)
     with pytest.raises(ModelCallError, match=f"rounds of condensing: {MAX_ROUNDS}") as caught:
-        wait_for(LLMReader(chat_model).areduce(ASKED, documents, make_extractions(documents, quotes=15), budget))
+        wait_for(
+            LLMReader(chat_model).areduce(
+                ASKED, documents, make_extractions(documents, quotes=15), budget
+            )
+        )
     assert "\n" not in str(caught.value)
     assert len(server.calls) == condensations(server) <= MAX_ROUNDS * 8
 
@@ -384,7 +445,9 @@ def test_a_question_that_fills_the_window_is_one_clear_error(
     steps: dict[str, Callable[[], object]] = {
         "extract": lambda: wait_for(reader.aextract(asked, documents, 0, budget)),
         "answer": lambda: wait_for(reader.aanswer(asked, documents, "vanilla", budget)),
-        "reduce": lambda: wait_for(reader.areduce(asked, documents, make_extractions(documents, quotes=1), budget)),
+        "reduce": lambda: wait_for(
+            reader.areduce(asked, documents, make_extractions(documents, quotes=1), budget)
+        ),
     }
     with pytest.raises(ModelCallError, match="has no room") as caught:
         steps[step]()
@@ -401,7 +464,9 @@ def test_one_call_over_too_many_documents_reads_them_in_parts_and_says_so(
         if call.stage != "extract":
             return reply
         record = json.loads(reply.content)
-        record["quotes"].append({"key": record["quotes"][0]["key"], "quote": "Aspirin cures everything at once"})
+        record["quotes"].append(
+            {"key": record["quotes"][0]["key"], "quote": "Aspirin cures everything at once"}
+        )
         return Reply(json.dumps(record))
 
     server.script = refusing_more_than(WINDOW, script)
@@ -412,21 +477,34 @@ def test_one_call_over_too_many_documents_reads_them_in_parts_and_says_so(
         f"the setting route forces {route}, but the documents exceed the model's input window"
     )
     assert "read_in_parts" in kinds(answer)
-    assert any("do not stand in the documents" in message for message in messages(answer, "partition_error"))
+    assert any(
+        "do not stand in the documents" in message
+        for message in messages(answer, "partition_error")
+    )
     assert len(answer["citations"]) == 16
-    assert {citation["document_id"] for citation in answer["citations"]} == {document.id for document in documents}
+    assert {citation["document_id"] for citation in answer["citations"]} == {
+        document.id for document in documents
+    }
     assert answer["usage"]["calls"] == len(server.all_calls)
 
 
-def test_the_whole_map_stays_within_a_window_that_the_models_profile_states(server: OpenAIServer) -> None:
+def test_the_whole_map_stays_within_a_window_that_the_models_profile_states(
+    server: OpenAIServer,
+) -> None:
     server.script = refusing_more_than(WINDOW, condensing)
     chat = ChatOpenAI(
-        model="small", base_url=server.url, api_key="none", max_retries=0, profile={"max_input_tokens": WINDOW}
+        model="small",
+        base_url=server.url,
+        api_key="none",
+        max_retries=0,
+        profile={"max_input_tokens": WINDOW},
     )
     documents = make_long_documents(16, sentences=60)
     built = build_graph(model=chat, retriever=FixedRetriever(documents=documents))
     answer = built.invoke({"question": QUESTION}, context=Settings(route="map_reduce"))["answer"]
     assert [extraction["status"] for extraction in answer["extractions"]] == ["evidence"] * 32
     assert len(answer["citations"]) == 16
-    assert have_true_offsets([quote for one in answer["citations"] for quote in one["quotes"]], documents)
+    assert have_true_offsets(
+        [quote for one in answer["citations"] for quote in one["quotes"]], documents
+    )
     assert answer["usage"]["calls"] == len(server.all_calls)

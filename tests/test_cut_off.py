@@ -26,7 +26,9 @@ ASKED = check_question(QUESTION)
 DOCUMENTS = assign_keys(QUESTION, make_documents(4, about=0))
 KEY = document_key(DOCUMENTS[0])
 WORDS = "Aspirin does lower the risk of stroke in group 0"
-WHOLE = json.dumps({"relevant": True, "quotes": [{"key": KEY, "quote": WORDS}], "finding": "It does."})
+WHOLE = json.dumps(
+    {"relevant": True, "quotes": [{"key": KEY, "quote": WORDS}], "finding": "It does."}
+)
 FINISHES = {"length": "the token limit", "content_filter": "a content filter"}
 STRUCTURED = {"response_format", "tools"}
 
@@ -44,7 +46,9 @@ def replying(server: OpenAIServer, *replies: Reply, text_only: bool = True) -> N
     sent = itertools.chain(replies, itertools.repeat(replies[-1]))
 
     def script(call: Call) -> Reply:
-        return Reply("no", status=400) if text_only and call.body.keys() & STRUCTURED else next(sent)
+        return (
+            Reply("no", status=400) if text_only and call.body.keys() & STRUCTURED else next(sent)
+        )
 
     server.script = script
 
@@ -56,8 +60,14 @@ def replying(server: OpenAIServer, *replies: Reply, text_only: bool = True) -> N
         ({"finish_reason": "tool_calls"}, None),
         ({"finish_reason": "length"}, "the token limit"),
         ({"finish_reason": "content_filter"}, "a content filter"),
-        ({"status": "incomplete", "incomplete_details": {"reason": "max_output_tokens"}}, "the token limit"),
-        ({"status": "incomplete", "incomplete_details": {"reason": "content_filter"}}, "a content filter"),
+        (
+            {"status": "incomplete", "incomplete_details": {"reason": "max_output_tokens"}},
+            "the token limit",
+        ),
+        (
+            {"status": "incomplete", "incomplete_details": {"reason": "content_filter"}},
+            "a content filter",
+        ),
         ({"status": "completed", "incomplete_details": None}, None),
         ({"stop_reason": "end_turn", "stop_sequence": None}, None),
         ({"stop_reason": "max_tokens"}, "the token limit"),
@@ -81,7 +91,9 @@ def replying(server: OpenAIServer, *replies: Reply, text_only: bool = True) -> N
         ({}, None),
     ],
 )
-def test_the_reasons_of_the_usual_providers_are_known(metadata: dict[str, Any], cut: str | None) -> None:
+def test_the_reasons_of_the_usual_providers_are_known(
+    metadata: dict[str, Any], cut: str | None
+) -> None:
     assert cut_off(AIMessage("Aspirin", response_metadata=metadata)) == cut
 
 
@@ -89,9 +101,16 @@ def test_the_reasons_of_the_usual_providers_are_known(metadata: dict[str, Any], 
 @pytest.mark.parametrize("route", ["vanilla", "order_preserving", "map_reduce"])
 @pytest.mark.parametrize("finish", FINISHES)
 def test_an_answer_that_was_cut_off_says_so_and_how_to_mend_it(
-    finish: str, route: Any, streamed: bool, chat: ChatOpenAI, server: OpenAIServer, disagreeing: FixedRetriever
+    finish: str,
+    route: Any,
+    streamed: bool,
+    chat: ChatOpenAI,
+    server: OpenAIServer,
+    disagreeing: FixedRetriever,
 ) -> None:
-    server.script = lambda call: faithful(call) if call.stage == "extract" else Reply("It must never", finish=finish)
+    server.script = lambda call: (
+        faithful(call) if call.stage == "extract" else Reply("It must never", finish=finish)
+    )
     built = build_graph(model=chat, retriever=disagreeing)
     context = Settings(route=route)
     if streamed:
@@ -102,7 +121,9 @@ def test_an_answer_that_was_cut_off_says_so_and_how_to_mend_it(
         answer = built.invoke({"question": QUESTION}, context=context)["answer"]
     assert answer["text"] == "It must never"
     (warning,) = messages(answer, "cut_off")
-    assert warning.startswith(f"The answer was cut off by {FINISHES[finish]}, so that its end is missing. ")
+    assert warning.startswith(
+        f"The answer was cut off by {FINISHES[finish]}, so that its end is missing. "
+    )
     assert ("max_tokens" if finish == "length" else "filter") in warning.partition("missing.")[2]
 
 
@@ -112,9 +133,14 @@ def test_a_streamed_answer_that_ends_without_saying_why_has_a_caution(
     server.script = lambda call: Reply("It must never", finish=None)
     built = build_graph(model=chat, retriever=disagreeing)
     asked = {"question": QUESTION}
-    *_, last = built.stream(asked, context=Settings(route="vanilla"), stream_mode=["messages", "values"])
+    *_, last = built.stream(
+        asked, context=Settings(route="vanilla"), stream_mode=["messages", "values"]
+    )
     (caution,) = messages(last[1]["answer"], "cut_off")  # type: ignore[index]
-    assert caution == "The answer was cut off by a broken connection, so that its end is missing. Ask again."
+    assert (
+        caution
+        == "The answer was cut off by a broken connection, so that its end is missing. Ask again."
+    )
 
 
 @pytest.mark.parametrize("finish", FINISHES)
@@ -140,9 +166,16 @@ def test_an_extraction_that_is_cut_off_twice_is_a_finding_without_quotes(
     cut = WHOLE[: WHOLE.index('"finding"')]
     replying(server, Reply(cut, finish="length"), text_only=text_only)
     extraction = wait_for(LLMReader(chat).aextract(ASKED, DOCUMENTS, 0, CallBudget(retry_wait=0)))
-    assert (extraction["status"], extraction["quotes"], extraction["finding"]) == ("evidence", [], cut.strip())
+    assert (extraction["status"], extraction["quotes"], extraction["finding"]) == (
+        "evidence",
+        [],
+        cut.strip(),
+    )
     assert "cut off by the token limit" in (extraction["error"] or "")
-    assert len([call for call in server.calls if not text_only or not call.body.keys() & STRUCTURED]) == 2
+    assert (
+        len([call for call in server.calls if not text_only or not call.body.keys() & STRUCTURED])
+        == 2
+    )
 
 
 @pytest.mark.parametrize(
@@ -197,12 +230,16 @@ def test_replies_that_were_cut_off_are_not_kept_in_the_cache(
 ) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "none")
     monkeypatch.setenv("OPENAI_BASE_URL", server.url)
-    replying(server, Reply("It must never", finish="length"), Reply("It must never be."), text_only=False)
+    replying(
+        server, Reply("It must never", finish="length"), Reply("It must never be."), text_only=False
+    )
     budget, cache = CallBudget(), str(tmp_path / "replies.sqlite")
     texts = [
-        wait_for(LLMReader("openai:scripted", arguments={"cache": cache}).aanswer(ASKED, DOCUMENTS, "vanilla", budget))[
-            "text"
-        ]
+        wait_for(
+            LLMReader("openai:scripted", arguments={"cache": cache}).aanswer(
+                ASKED, DOCUMENTS, "vanilla", budget
+            )
+        )["text"]
         for _ in range(3)
     ]
     assert texts == ["It must never", "It must never be.", "It must never be."]

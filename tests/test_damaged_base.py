@@ -49,7 +49,9 @@ def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_each_use_of_a_damaged_base_works_or_is_one_error(
     place: int, damage: Callable[[bytes, random.Random], bytes], base: Path, tmp_path: Path
 ) -> None:
-    files = sorted(file for file in base.rglob("*.*") if file.suffix in (".lance", ".manifest", ".txn"))
+    files = sorted(
+        file for file in base.rglob("*.*") if file.suffix in (".lance", ".manifest", ".txn")
+    )
     files = [file for file in files if file.is_file() and file.stat().st_size]
     # Versions first: they are what is read of every table.
     files.sort(key=lambda file: "_versions" not in file.parts)

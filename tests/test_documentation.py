@@ -46,7 +46,9 @@ ARTICLE = (
 def blocks(kind: str) -> list[Any]:
     """Return the blocks of one language as parameters of a test."""
     return [
-        pytest.param(block, id=f"{name}: {block.strip()[:50]}") for name, language, block in BLOCKS if language == kind
+        pytest.param(block, id=f"{name}: {block.strip()[:50]}")
+        for name, language, block in BLOCKS
+        if language == kind
     ]
 
 
@@ -54,7 +56,9 @@ def shell_commands() -> list[str]:
     shell = [block.replace("\\\n", "") for _, kind, block in BLOCKS if kind == "sh"]
     lines = [line for block in shell for line in block.splitlines()]
     inline = [
-        command for text in TEXTS.values() for command in re.findall(r"`((?:\.venv/bin/\w+|pip|make) [^`]+)`", text)
+        command
+        for text in TEXTS.values()
+        for command in re.findall(r"`((?:\.venv/bin/\w+|pip|make) [^`]+)`", text)
     ]
     commands = [line.split("  #")[0].strip() for line in (*lines, *inline)]
     return [command for command in dict.fromkeys(commands) if command]
@@ -115,7 +119,10 @@ def test_every_command_of_ours_works(
     with eutils_server.serve() as ncbi, serve_pubmed() as files:
         ncbi.add(ARTICLE.encode())
         monkeypatch.setenv("BRIEFCONTEXT_EUTILS_URL", ncbi.url)
-        files.add("baseline/pubmed26n0001.xml.gz", article(1, "Inhaled corticosteroids reduce asthma exacerbations."))
+        files.add(
+            "baseline/pubmed26n0001.xml.gz",
+            article(1, "Inhaled corticosteroids reduce asthma exacerbations."),
+        )
         monkeypatch.setenv("BRIEFCONTEXT_PUBMED_URL", files.url)
         # The weights of MedCPT cannot be downloaded in a test.
         command = command.replace("--kb pubmed: ", "--kb pubmed:e5 ").replace(" --embeddings", "")

@@ -15,7 +15,10 @@ from briefcontext.errors import KnowledgeBaseError
 from briefcontext.graphs import resources
 from briefcontext.graphs.settings import Settings
 from briefcontext.knowledge.encoders import Encoder, load_encoder
-from briefcontext.knowledge.encoders.sentence_transformer import BGE_QUERY_INSTRUCTION, CrossEncoderScorer
+from briefcontext.knowledge.encoders.sentence_transformer import (
+    BGE_QUERY_INSTRUCTION,
+    CrossEncoderScorer,
+)
 from tests.checkpoints import HIDDEN, write_bert, write_sentence_transformer
 
 PASSAGES = [
@@ -44,7 +47,9 @@ def checkpoints(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def plain_forward(folder: Path, max_tokens: int, *texts: str, architecture: str = "AutoModel") -> Any:
+def plain_forward(
+    folder: Path, max_tokens: int, *texts: str, architecture: str = "AutoModel"
+) -> Any:
     """What the model returns for one text or one pair, by transformers alone."""
     import torch
     import transformers
@@ -53,7 +58,12 @@ def plain_forward(folder: Path, max_tokens: int, *texts: str, architecture: str 
     model = getattr(transformers, architecture).from_pretrained(folder).eval()
     with torch.no_grad():
         return model(
-            **tokenizer(*([text] for text in texts), truncation=True, max_length=max_tokens, return_tensors="pt")
+            **tokenizer(
+                *([text] for text in texts),
+                truncation=True,
+                max_length=max_tokens,
+                return_tensors="pt",
+            )
         )
 
 
@@ -65,7 +75,9 @@ def tolerance() -> float:
 
 
 def cls_vectors(folder: Path, max_tokens: int, texts: list[tuple[str, ...]]) -> NDArray[np.float32]:
-    rows = [plain_forward(folder, max_tokens, *text).last_hidden_state[0, 0].numpy() for text in texts]
+    rows = [
+        plain_forward(folder, max_tokens, *text).last_hidden_state[0, 0].numpy() for text in texts
+    ]
     return np.stack(rows)
 
 
@@ -82,24 +94,32 @@ def test_medcpt_describes_itself(medcpt: Encoder, checkpoints: Path) -> None:
 
 
 def test_medcpt_questions_are_cls_vectors_at_64_tokens(medcpt: Encoder, checkpoints: Path) -> None:
-    expected = cls_vectors(checkpoints / "MedCPT-Query-Encoder", 64, [(question,) for question in QUESTIONS[:8]])
+    expected = cls_vectors(
+        checkpoints / "MedCPT-Query-Encoder", 64, [(question,) for question in QUESTIONS[:8]]
+    )
     vectors = medcpt.encode_queries(QUESTIONS)
     assert vectors.dtype == np.float32
     assert vectors.shape == (len(QUESTIONS), HIDDEN)
     np.testing.assert_allclose(vectors[:8], expected, atol=tolerance())
 
 
-def test_medcpt_articles_are_cls_vectors_of_title_and_text_pairs(medcpt: Encoder, checkpoints: Path) -> None:
+def test_medcpt_articles_are_cls_vectors_of_title_and_text_pairs(
+    medcpt: Encoder, checkpoints: Path
+) -> None:
     expected = cls_vectors(checkpoints / "MedCPT-Article-Encoder", 512, list(PASSAGES[:12]))
     np.testing.assert_allclose(medcpt.encode_passages(PASSAGES)[:12], expected, atol=tolerance())
 
 
-def test_a_medcpt_article_without_title_keeps_an_empty_first_segment(medcpt: Encoder, checkpoints: Path) -> None:
+def test_a_medcpt_article_without_title_keeps_an_empty_first_segment(
+    medcpt: Encoder, checkpoints: Path
+) -> None:
     import torch
     from transformers import AutoModel, AutoTokenizer
 
     folder = checkpoints / "MedCPT-Article-Encoder"
-    ids = AutoTokenizer.from_pretrained(folder)("stroke risk", add_special_tokens=False)["input_ids"]
+    ids = AutoTokenizer.from_pretrained(folder)("stroke risk", add_special_tokens=False)[
+        "input_ids"
+    ]
     cls, sep = 2, 3
     with torch.no_grad():
         output = AutoModel.from_pretrained(folder)(
@@ -128,7 +148,8 @@ def test_the_cross_encoder_scores_question_and_joined_passage(checkpoints: Path)
     joined.append(f"{PASSAGES[3][0]}. {PASSAGES[3][1]}")
     architecture = "AutoModelForSequenceClassification"
     expected = [
-        plain_forward(folder, 512, QUESTIONS[0], text, architecture=architecture).logits.item() for text in joined
+        plain_forward(folder, 512, QUESTIONS[0], text, architecture=architecture).logits.item()
+        for text in joined
     ]
     assert (scores.dtype, scores.shape) == (np.float32, (len(PASSAGES),))
     np.testing.assert_allclose(scores[:4], expected, atol=tolerance())
@@ -138,15 +159,25 @@ def test_a_cross_encoder_named_in_the_settings_puts_what_is_found_in_its_order(
     checkpoints: Path, tmp_path: Path
 ) -> None:
     path, cross_encoder = tmp_path / "report.txt", checkpoints / "MedCPT-Cross-Encoder"
-    path.write_text(" ".join(f"Aspirin was given to group {number} and lowered their fever." for number in range(60)))
+    path.write_text(
+        " ".join(
+            f"Aspirin was given to group {number} and lowered their fever." for number in range(60)
+        )
+    )
     settings = Settings(document=str(path), cross_encoder=str(cross_encoder), top_k=3)
     question = "Does aspirin lower fever?"
     found = resources.retriever(settings).invoke(question, k=3)
-    chunks = resources.retriever(settings.model_copy(update={"cross_encoder": None})).invoke(question, k=64)
+    chunks = resources.retriever(settings.model_copy(update={"cross_encoder": None})).invoke(
+        question, k=64
+    )
     assert len(chunks) > 3
     passages = [(chunk.metadata["title"], chunk.page_content) for chunk in chunks]
     scores = dict(
-        zip([chunk.id for chunk in chunks], CrossEncoderScorer(cross_encoder).score(question, passages), strict=True)
+        zip(
+            [chunk.id for chunk in chunks],
+            CrossEncoderScorer(cross_encoder).score(question, passages),
+            strict=True,
+        )
     )
     assert [document.id for document in found] == sorted(scores, key=lambda id: -scores[id])[:3]
 
@@ -167,14 +198,20 @@ def test_bge_puts_its_instruction_before_questions_only(checkpoints: Path) -> No
     bge = load_encoder(f"bge:{folder}")
     assert (bge.name, bge.metric, bge.dimension) == (f"bge:{folder}", "cosine", HIDDEN)
     assert BGE_QUERY_INSTRUCTION in bge.text_format
-    expected = cls_vectors(folder, 128, [(BGE_QUERY_INSTRUCTION + QUESTIONS[0],), ("Case 1. the risk",)])
+    expected = cls_vectors(
+        folder, 128, [(BGE_QUERY_INSTRUCTION + QUESTIONS[0],), ("Case 1. the risk",)]
+    )
     expected /= np.linalg.norm(expected, axis=1, keepdims=True)
     np.testing.assert_allclose(bge.encode_queries(QUESTIONS)[0], expected[0], atol=tolerance())
-    np.testing.assert_allclose(bge.encode_passages([("Case 1", "the risk")])[0], expected[1], atol=tolerance())
+    np.testing.assert_allclose(
+        bge.encode_passages([("Case 1", "the risk")])[0], expected[1], atol=tolerance()
+    )
 
 
 def test_any_sentence_transformer_is_loaded_with_its_own_prompts(tmp_path: Path) -> None:
-    folder = write_sentence_transformer(tmp_path / "own", seed=6, prompts={"query": "q: ", "passage": "p: "})
+    folder = write_sentence_transformer(
+        tmp_path / "own", seed=6, prompts={"query": "q: ", "passage": "p: "}
+    )
     encoder = load_encoder(f"sentence-transformers:{folder}")
     assert load_encoder(str(folder)) is encoder
     assert encoder.name == f"sentence-transformers:{folder}"
@@ -182,12 +219,15 @@ def test_any_sentence_transformer_is_loaded_with_its_own_prompts(tmp_path: Path)
     expected = cls_vectors(folder, 128, [("q: stroke",), ("p: Title. text",)])
     expected /= np.linalg.norm(expected, axis=1, keepdims=True)
     np.testing.assert_allclose(encoder.encode_queries(["stroke"])[0], expected[0], atol=tolerance())
-    np.testing.assert_allclose(encoder.encode_passages([("Title", "text")])[0], expected[1], atol=tolerance())
+    np.testing.assert_allclose(
+        encoder.encode_passages([("Title", "text")])[0], expected[1], atol=tolerance()
+    )
 
 
 def test_the_revision_changes_with_the_weights(tmp_path: Path) -> None:
     revisions = {
-        load_encoder(str(write_sentence_transformer(tmp_path / str(seed), seed=seed))).revision for seed in (7, 8)
+        load_encoder(str(write_sentence_transformer(tmp_path / str(seed), seed=seed))).revision
+        for seed in (7, 8)
     }
     assert len(revisions) == 2
 
@@ -249,7 +289,11 @@ def offline_session(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[
         (repository / "refs").mkdir()
         (repository / "refs" / "main").write_text(commit, encoding="utf-8")
     bge = write_sentence_transformer(home / "bge", seed=1)
-    kept = {key: value for key, value in os.environ.items() if not key.startswith(("HF_", "TRANSFORMERS_"))}
+    kept = {
+        key: value
+        for key, value in os.environ.items()
+        if not key.startswith(("HF_", "TRANSFORMERS_"))
+    }
     done = subprocess.run(
         [sys.executable, "-c", OFFLINE_SESSION, str(bge)],
         env=kept | {"HF_HOME": str(home)},
@@ -263,7 +307,9 @@ def offline_session(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[
 
 
 @pytest.mark.slow
-def test_a_cached_model_is_loaded_without_asking_the_network(offline_session: dict[str, list[Any]]) -> None:
+def test_a_cached_model_is_loaded_without_asking_the_network(
+    offline_session: dict[str, list[Any]],
+) -> None:
     assert offline_session["medcpt"] == ["loaded", "query aaa, article bbb", 1, 0]
 
 

@@ -56,7 +56,9 @@ def test_a_vector_does_not_depend_on_the_rest_of_its_batch(minilm: Encoder) -> N
 
 
 def test_a_title_is_part_of_what_is_embedded(minilm: Encoder) -> None:
-    vectors = minilm.encode_passages([("Stroke", "It fell."), ("", "Stroke. It fell."), ("", "It fell.")])
+    vectors = minilm.encode_passages(
+        [("Stroke", "It fell."), ("", "Stroke. It fell."), ("", "It fell.")]
+    )
     np.testing.assert_allclose(vectors[0], vectors[1], atol=1e-5)
     assert vectors[0] @ vectors[2] < 0.9
 
@@ -96,7 +98,9 @@ def test_minilm_from_a_folder_is_the_same_encoder_under_the_folders_name(minilm:
     folder = Path(package.get_model_path()).resolve()
     encoder = load_encoder(f"minilm:{folder}")
     assert (encoder.name, encoder.revision) == (f"minilm:{folder}", minilm.revision)
-    np.testing.assert_array_equal(encoder.encode_queries(MIXED[:2]), minilm.encode_queries(MIXED[:2]))
+    np.testing.assert_array_equal(
+        encoder.encode_queries(MIXED[:2]), minilm.encode_queries(MIXED[:2])
+    )
 
 
 def test_other_weights_are_not_taken_for_minilm(tmp_path: Path) -> None:
@@ -106,7 +110,9 @@ def test_other_weights_are_not_taken_for_minilm(tmp_path: Path) -> None:
 
 
 def test_minilm_without_its_weights_names_the_file_that_is_missing(tmp_path: Path) -> None:
-    with pytest.raises(KnowledgeBaseError, match=r"model\.safetensors.* there is no such file.*minilm:/path"):
+    with pytest.raises(
+        KnowledgeBaseError, match=r"model\.safetensors.* there is no such file.*minilm:/path"
+    ):
         load_encoder(f"minilm:{tmp_path}")
 
 

@@ -29,7 +29,11 @@ async def thread() -> threading.Thread:
 
 
 def test_threads_and_event_loops_work_on_the_same_loop() -> None:
-    threads = {wait_for(thread()), asyncio.run(on_loop(thread())), asyncio.run(on_loop(on_loop(thread())))}
+    threads = {
+        wait_for(thread()),
+        asyncio.run(on_loop(thread())),
+        asyncio.run(on_loop(on_loop(thread()))),
+    }
     assert len(threads) == 1
     assert threading.current_thread() not in threads
 
@@ -98,7 +102,9 @@ def test_a_synchronous_method_in_the_loops_own_thread_is_refused() -> None:
         wait_for(wait())
 
 
-async def test_a_synchronous_call_in_the_way_of_its_event_loop_waits_for_a_place_that_this_loop_holds() -> None:
+async def test_a_synchronous_call_in_the_way_of_its_event_loop_waits_for_a_place_that_this_loop_holds() -> (
+    None
+):
     chat = BlockingChatModel(seconds=0.1)
     budget = CallBudget(limits=CallLimits(max_concurrent_calls=1))
     ours = asyncio.create_task(Model(chat).ask(HELLO, budget))
@@ -131,12 +137,17 @@ class BlockingChatModel(BaseChatModel):
 
 
 @pytest.mark.parametrize("asynchronous", [False, True])
-def test_as_many_synchronous_models_as_may_be_in_flight_are_called_at_once(asynchronous: bool) -> None:
+def test_as_many_synchronous_models_as_may_be_in_flight_are_called_at_once(
+    asynchronous: bool,
+) -> None:
     chat = BlockingChatModel(together=threading.Barrier(40))
     model = Model(chat)
 
     async def ask() -> None:
-        await together(model.ask(HELLO, CallBudget(limits=CallLimits(max_concurrent_calls=40))) for _ in range(40))
+        await together(
+            model.ask(HELLO, CallBudget(limits=CallLimits(max_concurrent_calls=40)))
+            for _ in range(40)
+        )
 
     asyncio.run(ask()) if asynchronous else wait_for(ask())
     assert chat.peak == 40

@@ -33,7 +33,9 @@ def _stream(built: Any, context: Settings) -> list[Any]:
 
 def _astream(built: Any, context: Settings) -> list[Any]:
     async def collect() -> list[Any]:
-        return [event async for event in built.astream(ASKED, context=context, stream_mode="custom")]
+        return [
+            event async for event in built.astream(ASKED, context=context, stream_mode="custom")
+        ]
 
     return asyncio.run(collect())
 
@@ -42,7 +44,8 @@ def _astream(built: Any, context: Settings) -> list[Any]:
 def collect(request: pytest.FixtureRequest) -> Collect:
     """Stream a run, either way, and return its events; each is checked against its type and is JSON."""
     adapters = {
-        label.__name__: TypeAdapter(with_config(ConfigDict(extra="forbid", strict=True))(label)) for label in LABELS
+        label.__name__: TypeAdapter(with_config(ConfigDict(extra="forbid", strict=True))(label))
+        for label in LABELS
     }
 
     def collected(built: Any, context: Settings) -> list[Any]:
@@ -87,7 +90,12 @@ def test_nothing_retrieved_tells_of_an_abstention(collect: Collect, chat_model: 
     built = build_graph(model=chat_model, retriever=FixedRetriever(documents=[]))
     assert collect(built, Settings()) == [
         {"event": "retrieved", "documents": 0},
-        {"event": "route_decided", "route": "abstain", "reason": "nothing was retrieved", "iou": None},
+        {
+            "event": "route_decided",
+            "route": "abstain",
+            "reason": "nothing was retrieved",
+            "iou": None,
+        },
         {"event": "answered", "abstained": True, "citations": 0, "calls": 0},
     ]
 
@@ -136,7 +144,9 @@ def test_map_and_reduce_tell_of_every_partition(
     assert last == {"event": "partition_failed", "index": 3, "partitions": 4}
     assert len(found) == 14
     order = [(event["event"], event.get("index")) for event in found]
-    for index, end in enumerate(["partition_done", "partition_done", "partition_done", "partition_failed"]):
+    for index, end in enumerate(
+        ["partition_done", "partition_done", "partition_done", "partition_failed"]
+    ):
         assert order.index(("partition_started", index)) < order.index((end, index))
 
 
@@ -161,7 +171,9 @@ class SilentReader(Reader):
         return None
 
 
-def test_nothing_relevant_is_answered_without_reducing(collect: Collect, disagreeing: FixedRetriever) -> None:
+def test_nothing_relevant_is_answered_without_reducing(
+    collect: Collect, disagreeing: FixedRetriever
+) -> None:
     reader = SilentReader()  # type: ignore[abstract]
     found = collect(build_graph(reader=reader, retriever=disagreeing), Settings())
     assert [event["event"] for event in found[-2:]] == ["partition_done", "answered"]
@@ -230,7 +242,9 @@ def streamed() -> Iterator[list[Any]]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("place", range(len(COMBINATIONS)), ids=lambda place: str(COMBINATIONS[place]))
+@pytest.mark.parametrize(
+    "place", range(len(COMBINATIONS)), ids=lambda place: str(COMBINATIONS[place])
+)
 def test_no_way_to_stream_hangs(place: int, streamed: list[Any]) -> None:
     _, modes, _, partitions = COMBINATIONS[place]
     *summaries, errors = streamed

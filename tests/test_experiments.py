@@ -42,10 +42,14 @@ Execute = Callable[..., dict[str, Any]]
 def execute(tmp_path: Path, server: OpenAIServer) -> Execute:
     """Run an experiment with a simulated reader, and return its summary."""
 
-    def execute(experiment: str, *, count: int = QUESTIONS, reader: dict[str, Any], **given: Any) -> dict[str, Any]:
+    def execute(
+        experiment: str, *, count: int = QUESTIONS, reader: dict[str, Any], **given: Any
+    ) -> dict[str, Any]:
         server.script = SimulatedReader(known(count), **reader)
         chat = ChatOpenAI(model=MODEL, base_url=server.url, api_key="none", max_retries=0)
-        return Run(run_settings(tmp_path, experiment, count, model=chat, **given)).execute(tmp_path / "run")
+        return Run(run_settings(tmp_path, experiment, count, model=chat, **given)).execute(
+            tmp_path / "run"
+        )
 
     return execute
 
@@ -62,7 +66,9 @@ def expected(reader: SimulatedReader, place: int, k: int) -> float:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("table", [LOST_IN_THE_MIDDLE, NO_BIAS], ids=["middle", "none"])
-def test_position_recovers_the_bias_that_the_reader_has(execute: Execute, table: dict[float, float]) -> None:
+def test_position_recovers_the_bias_that_the_reader_has(
+    execute: Execute, table: dict[float, float]
+) -> None:
     summary = execute("position", reader={"table": table}, methods=("vanilla",), ks=(8,))
     found = accuracies(summary, "vanilla", "position")
     assert list(found) == list(PERCENTILES)
@@ -72,7 +78,9 @@ def test_position_recovers_the_bias_that_the_reader_has(execute: Execute, table:
         interval = wilson(round(cell["score"] * cell["n"]), cell["n"], confidence=1 - 0.05 / CHECKS)
         assert interval.low <= right <= interval.high, f"at {position}"
     (spread,) = summary["spread"]
-    places = [expected(SimulatedReader([], table), key_place(position, 8), 8) for position in PERCENTILES]
+    places = [
+        expected(SimulatedReader([], table), key_place(position, 8), 8) for position in PERCENTILES
+    ]
     assert spread["low"] <= max(places) - min(places) <= spread["high"]
     if table is NO_BIAS:
         assert spread["p"] > 0.05
@@ -90,8 +98,16 @@ def test_the_positions_are_different_places_from_five_documents_on() -> None:
 
 
 def test_every_method_reads_the_same_ranking(execute: Execute, tmp_path: Path) -> None:
-    execute("position", count=3, reader={}, methods=("vanilla", "order_preserving", "map_reduce"), ks=(8,))
-    rows = [json.loads(line) for line in (tmp_path / "run" / "items.jsonl").read_text().splitlines()]
+    execute(
+        "position",
+        count=3,
+        reader={},
+        methods=("vanilla", "order_preserving", "map_reduce"),
+        ks=(8,),
+    )
+    rows = [
+        json.loads(line) for line in (tmp_path / "run" / "items.jsonl").read_text().splitlines()
+    ]
     for item in {row["item"] for row in rows}:
         for position in PERCENTILES:
             some = [r for r in rows if r["item"] == item and r["condition"]["position"] == position]
@@ -102,17 +118,23 @@ def test_every_method_reads_the_same_ranking(execute: Execute, tmp_path: Path) -
 
 
 @pytest.mark.slow
-def test_reading_in_partitions_lowers_the_spread_where_only_long_contexts_hide_documents(execute: Execute) -> None:
+def test_reading_in_partitions_lowers_the_spread_where_only_long_contexts_hide_documents(
+    execute: Execute,
+) -> None:
     # Overlooked by the number of documents, not by their place: four of them hide nothing.
     reader = {"table": {0.0: 0.0, 1.0: 0.0}, "per_document": 0.06}
-    summary = execute("context_length", count=12, reader=reader, methods=("vanilla", "map_reduce"), ks=(4, 16))
+    summary = execute(
+        "context_length", count=12, reader=reader, methods=("vanilla", "map_reduce"), ks=(4, 16)
+    )
     vanilla = accuracies(summary, "vanilla", "documents")
     mapped = accuracies(summary, "map_reduce", "documents")
     assert vanilla[16]["score"] < vanilla[4]["score"]
     assert mapped[16]["score"] > vanilla[16]["score"]
     for length, cell in vanilla.items():
         right = expected(SimulatedReader([], **reader), 0, length)
-        interval = wilson(round(cell["score"] * cell["n"]), cell["n"], confidence=1 - 0.05 / len(vanilla))
+        interval = wilson(
+            round(cell["score"] * cell["n"]), cell["n"], confidence=1 - 0.05 / len(vanilla)
+        )
         assert interval.low <= right <= interval.high
     # Four documents have four of the five places.
     assert summary["answers"] == 2 * 12 * (4 + 5)
@@ -125,7 +147,13 @@ def test_reading_in_partitions_lowers_the_spread_where_only_long_contexts_hide_d
 
 
 def test_bounds_are_run_once_for_a_question(execute: Execute, server: OpenAIServer) -> None:
-    summary = execute("context_length", count=5, reader={"knows": 0.0}, methods=("closed_book", "oracle"), ks=(2, 4, 8))
+    summary = execute(
+        "context_length",
+        count=5,
+        reader={"knows": 0.0},
+        methods=("closed_book", "oracle"),
+        ks=(2, 4, 8),
+    )
     assert len(server.calls) == 10
     by_method = {cell["method"]: cell for cell in summary["cells"]}
     assert by_method["oracle"]["n"] == by_method["closed_book"]["n"] == 5
@@ -137,15 +165,23 @@ MISREADS = {"misread": 0.5, "table": {0.0: 0.1, 1.0: 0.1}}
 
 
 def _counts_add_up(conflict: dict[str, Any]) -> bool:
-    return conflict["win"] + conflict["tie"] + conflict["lose"] == conflict["n"] == conflict["compared"]
+    return (
+        conflict["win"] + conflict["tie"] + conflict["lose"]
+        == conflict["n"]
+        == conflict["compared"]
+    )
 
 
 @pytest.mark.slow
-def test_conflicts_are_counted_at_every_position_on_a_fifth_of_the_questions(execute: Execute, tmp_path: Path) -> None:
+def test_conflicts_are_counted_at_every_position_on_a_fifth_of_the_questions(
+    execute: Execute, tmp_path: Path
+) -> None:
     summary = execute("conflict", count=20, reader=MISREADS, ks=(8,), figures=True)
     every, *positions = summary["conflicts"]
     assert every["condition"] == {"k": 8}
-    assert [c["condition"] for c in positions] == [{"k": 8, "position": position} for position in PERCENTILES]
+    assert [c["condition"] for c in positions] == [
+        {"k": 8, "position": position} for position in PERCENTILES
+    ]
     assert [c["questions"] for c in positions] == [4] * 5
     assert every["questions"] == 20 == len(PERCENTILES) * summary["items"]
     assert 0 < every["n"] == sum(c["n"] for c in positions)
@@ -156,13 +192,18 @@ def test_conflicts_are_counted_at_every_position_on_a_fifth_of_the_questions(exe
     assert comparison["condition"] == {"k": 8}
     report = (tmp_path / "run" / "report.md").read_text()
     assert "4 of 20 questions, a fifth, as in the paper" in report
-    assert "Conflicting answers, map-reduce against vanilla RAG" in (tmp_path / "run" / "conflict.svg").read_text()
+    assert (
+        "Conflicting answers, map-reduce against vanilla RAG"
+        in (tmp_path / "run" / "conflict.svg").read_text()
+    )
 
 
 def test_partitions_that_state_no_choice_are_counted_as_such(execute: Execute) -> None:
     # Nothing is misread, and of two partitions one has the key document, which is never overlooked.
     reader = {"misread": 0.0, "table": {0.0: 0.0, 1.0: 0.0}}
-    summary = execute("conflict", count=10, reader=reader, methods=("map_reduce",), ks=(8,), limit=3)
+    summary = execute(
+        "conflict", count=10, reader=reader, methods=("map_reduce",), ks=(8,), limit=3
+    )
     assert {(c["partitions"], c["without_choice"]) for c in summary["conflicts"][1:]} == {(6, 3)}
     assert summary["conflicts"][0]["n"] == 0
 
@@ -178,12 +219,16 @@ def test_conflicts_on_real_rankings_stay_by_an_option(execute: Execute) -> None:
 
 
 @pytest.mark.slow
-def test_position_finds_in_the_mean_over_the_positions_what_the_reader_has(execute: Execute, tmp_path: Path) -> None:
+def test_position_finds_in_the_mean_over_the_positions_what_the_reader_has(
+    execute: Execute, tmp_path: Path
+) -> None:
     # The more documents it reads at once, the more often it overlooks the one, at whatever place.
     reader = {"table": {0.0: 0.0, 1.0: 0.0}, "per_document": 0.12}
     # Three standard errors, at most, of a share of all answers at the five positions.
     three_errors = 3 * (0.25 / (20 * len(PERCENTILES))) ** 0.5
-    summary = execute("position", count=20, reader=reader, methods=("vanilla", "map_reduce"), ks=(8,))
+    summary = execute(
+        "position", count=20, reader=reader, methods=("vanilla", "map_reduce"), ks=(8,)
+    )
     means = {cell["method"]: cell for cell in summary["means"]}
     vanilla, mapped = (1 - overlooked / 2 for overlooked in (0.12 * 7, 0.12 * 3))
     for method, right in (("vanilla", vanilla), ("map_reduce", mapped)):
@@ -192,18 +237,29 @@ def test_position_finds_in_the_mean_over_the_positions_what_the_reader_has(execu
         assert means[method]["score"] == pytest.approx(right, abs=three_errors)
     (comparison,) = summary["mean_comparisons"]
     assert (comparison["n"], comparison["test"]) == (20, "permutation")
-    assert comparison["difference"] == pytest.approx(means["map_reduce"]["score"] - means["vanilla"]["score"])
+    assert comparison["difference"] == pytest.approx(
+        means["map_reduce"]["score"] - means["vanilla"]["score"]
+    )
     assert comparison["difference"] == pytest.approx(mapped - vanilla, abs=2 * three_errors)
     assert 0 < comparison["low"] < comparison["difference"] < comparison["high"]
     assert comparison["p"] < 0.01
-    assert "Against vanilla RAG, mean over the positions" in (tmp_path / "run" / "report.md").read_text()
+    assert (
+        "Against vanilla RAG, mean over the positions"
+        in (tmp_path / "run" / "report.md").read_text()
+    )
 
 
 def test_repeats_are_sampled_afresh_and_told_with_mean_and_deviation(
     execute: Execute, server: OpenAIServer, tmp_path: Path
 ) -> None:
     reader = {"table": {0.0: 0.5, 1.0: 0.5}}
-    given: dict[str, Any] = {"methods": ("vanilla",), "ks": (8,), "limit": 2, "repeats": 2, "temperature": 0.7}
+    given: dict[str, Any] = {
+        "methods": ("vanilla",),
+        "ks": (8,),
+        "limit": 2,
+        "repeats": 2,
+        "temperature": 0.7,
+    }
     summary = execute("position", count=10, reader=reader, **given)
     asked = len(server.calls)
     assert asked == summary["calls"] == summary["answers"] == 2 * 5 * 2
@@ -219,7 +275,11 @@ def test_repeats_are_sampled_afresh_and_told_with_mean_and_deviation(
 
 @pytest.mark.parametrize(
     ("experiment", "temperature", "complaint"),
-    [("position", 0.0, "repeats tell nothing"), ("cost", 0.7, "Leave --repeats out"), ("conflict", 0.7, "Leave")],
+    [
+        ("position", 0.0, "repeats tell nothing"),
+        ("cost", 0.7, "Leave --repeats out"),
+        ("conflict", 0.7, "Leave"),
+    ],
 )
 def test_repeats_that_would_tell_nothing_are_refused(
     tmp_path: Path, experiment: str, temperature: float, complaint: str
@@ -231,12 +291,18 @@ def test_repeats_that_would_tell_nothing_are_refused(
 
 def test_random_documents_are_no_neighbours_and_no_keys(execute: Execute, tmp_path: Path) -> None:
     execute("attention_bias", count=40, reader={}, methods=("vanilla",), ks=(4,), limit=4)
-    rows = [json.loads(line) for line in (tmp_path / "run" / "items.jsonl").read_text().splitlines()]
+    rows = [
+        json.loads(line) for line in (tmp_path / "run" / "items.jsonl").read_text().splitlines()
+    ]
     for row in rows:
         assert row["key_places"] == [2]
         assert len(set(row["documents"])) == 4
     near, far = (
-        {row["item"]: set(row["documents"]) for row in rows if row["condition"]["others"] == company}
+        {
+            row["item"]: set(row["documents"])
+            for row in rows
+            if row["condition"]["others"] == company
+        }
         for company in ("neighbours", "random")
     )
     for item in near:
@@ -259,7 +325,9 @@ def test_drawing_random_documents_takes_no_more_of_a_large_base(
     found, again = (corpus.random(item, 4, seed=1) for _ in range(2))
     assert found == again
     assert len({document.id for document in found}) == 4
-    assert not {document.id for document in found} & {document.id for document in corpus.ranking(item, 64)}
+    assert not {document.id for document in found} & {
+        document.id for document in corpus.ranking(item, 64)
+    }
     assert max(drawn) <= 4 + 64 + 1
 
 
@@ -272,7 +340,9 @@ def test_cost_adds_up_what_the_provider_reported(execute: Execute, server: OpenA
     assert mapped["calls"] == 3
     assert mapped["one_call_input"] == 0
     assert mapped["map_input"] + mapped["reduce_input"] == pytest.approx(mapped["input_tokens"])
-    assert mapped["input_ratio"] == pytest.approx(mapped["input_tokens"] / costs["vanilla"]["input_tokens"])
+    assert mapped["input_ratio"] == pytest.approx(
+        mapped["input_tokens"] / costs["vanilla"]["input_tokens"]
+    )
 
 
 @pytest.mark.slow
@@ -294,7 +364,9 @@ def test_a_simulation_is_named_wherever_it_appears(execute: Execute, tmp_path: P
 
 
 @pytest.mark.slow
-def test_the_papers_draw_is_the_default_where_the_questions_suffice(tmp_path: Path, server: OpenAIServer) -> None:
+def test_the_papers_draw_is_the_default_where_the_questions_suffice(
+    tmp_path: Path, server: OpenAIServer
+) -> None:
     chat = ChatOpenAI(model=MODEL, base_url=server.url, api_key="none", max_retries=0)
     for count, drawn in ((80, 70), (60, 60)):
         folder = tmp_path / str(count)
@@ -302,12 +374,16 @@ def test_the_papers_draw_is_the_default_where_the_questions_suffice(tmp_path: Pa
         run = Run(run_settings(folder, "position", count, model=chat))
         assert len(run.items) == drawn
         assert Counter(item.answers[0] for item in run.items) == {"A": drawn // 2, "B": drawn // 2}
-        assert run.config().get("sampling") == ("35 questions of each answer, as in the paper" if drawn == 70 else None)
+        assert run.config().get("sampling") == (
+            "35 questions of each answer, as in the paper" if drawn == 70 else None
+        )
     assert len(Run(run_settings(tmp_path / "80", "position", 80, model=chat, limit=75)).items) == 75
     assert {192, 384} <= set(Order.ks)
 
 
-def test_a_run_keeps_what_it_was_made_by_and_can_be_verified(execute: Execute, tmp_path: Path) -> None:
+def test_a_run_keeps_what_it_was_made_by_and_can_be_verified(
+    execute: Execute, tmp_path: Path
+) -> None:
     execute("position", count=4, reader={}, methods=("vanilla",), ks=(8,), limit=2)
     run = tmp_path / "run"
     config = json.loads((run / "config.json").read_text())
@@ -318,7 +394,10 @@ def test_a_run_keeps_what_it_was_made_by_and_can_be_verified(execute: Execute, t
     assert json.loads((run / "summary.json").read_text())["served_models"] == [MODEL]
     assert f"Served as: {MODEL}" in (run / "report.md").read_text()
     assert verify_run(run) == []
-    whole = {name: (run / name).read_text() for name in ("items.jsonl", "report.md", "prompts/answer.txt")}
+    whole = {
+        name: (run / name).read_text()
+        for name in ("items.jsonl", "report.md", "prompts/answer.txt")
+    }
     for name, problem in (
         ("items.jsonl", "items.jsonl is not the one"),
         ("report.md", "report.md is not the one"),
@@ -337,7 +416,9 @@ def test_a_run_keeps_what_it_was_made_by_and_can_be_verified(execute: Execute, t
 def test_the_commit_is_of_the_repository_that_holds_the_code(tmp_path: Path) -> None:
     def git(*words: str) -> str:
         identity = ("-c", "user.name=a", "-c", "user.email=a@example.org")
-        return subprocess.run(["git", *identity, *words], cwd=tmp_path, capture_output=True, text=True).stdout.strip()
+        return subprocess.run(
+            ["git", *identity, *words], cwd=tmp_path, capture_output=True, text=True
+        ).stdout.strip()
 
     code, installed = tmp_path / "code.py", tmp_path / "installed.py"
     code.write_text("a")
@@ -352,7 +433,9 @@ def test_the_commit_is_of_the_repository_that_holds_the_code(tmp_path: Path) -> 
     assert git_commit(code) == git("rev-parse", "HEAD") + ", changed"
 
 
-def test_the_version_is_that_of_the_package_that_is_imported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_version_is_that_of_the_package_that_is_imported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     shadowed = tmp_path / "numpy-0.9.dist-info"
     shadowed.mkdir()
     (shadowed / "METADATA").write_text("Metadata-Version: 2.1\nName: numpy\nVersion: 0.9\n")
@@ -365,7 +448,11 @@ def test_the_corpus_is_told_by_documents_tokens_and_lengths() -> None:
     base = KnowledgeBase.open("demo")
     totals, spans = corpus_tables(base)
     passages = base.get(base.ids())
-    assert totals.rows[-1][:3] == ["all", f"{len({d.metadata['source_id'] for d in passages}):,}", f"{len(passages):,}"]
+    assert totals.rows[-1][:3] == [
+        "all",
+        f"{len({d.metadata['source_id'] for d in passages}):,}",
+        f"{len(passages):,}",
+    ]
     tokens = sum(len(base.encoder.token_offsets(passage.page_content)) for passage in passages)
     assert totals.rows[-1][3] == f"{tokens:,}"
     assert spans.rows[-1][0] == "all"

@@ -57,7 +57,11 @@ class Accountant(LLMReader):
         return await super().aextract(question, documents, index, budget)
 
     async def areduce(
-        self, question: Question, documents: Sequence[Document], extractions: Sequence[Extraction], budget: CallBudget
+        self,
+        question: Question,
+        documents: Sequence[Document],
+        extractions: Sequence[Extraction],
+        budget: CallBudget,
     ) -> Draft:
         """Answer from the evidence of the partitions."""
         self.budgets[question["text"]].append(budget)
@@ -70,7 +74,11 @@ class Accountant(LLMReader):
 
 def without_structured_output(call: Call) -> Reply:
     """Be a provider that takes text only, as those that run small models do; it is the quickest to talk to as well."""
-    return Reply("not supported", status=400) if call.body.keys() & {"response_format", "tools"} else faithful(call)
+    return (
+        Reply("not supported", status=400)
+        if call.body.keys() & {"response_format", "tools"}
+        else faithful(call)
+    )
 
 
 class FaultyProvider:
@@ -117,11 +125,19 @@ async def test_under_faults_every_question_ends_in_an_answer_or_a_reported_failu
     questions = [f"{QUESTION} ({number})" for number in range(QUESTIONS)]
     ends = dict(zip(questions, await asyncio.gather(*map(ask, questions)), strict=True))
 
-    answers = {question: end for question, end in ends.items() if not isinstance(end, ModelCallError)}
+    answers = {
+        question: end for question, end in ends.items() if not isinstance(end, ModelCallError)
+    }
     failures = [end for end in ends.values() if isinstance(end, ModelCallError)]
-    in_part = [answer for answer in answers.values() if any(e["status"] == "failed" for e in answer["extractions"])]
+    in_part = [
+        answer
+        for answer in answers.values()
+        if any(e["status"] == "failed" for e in answer["extractions"])
+    ]
     unquoted = sum(
-        "not of the form" in (e["error"] or "") for answer in answers.values() for e in answer["extractions"]
+        "not of the form" in (e["error"] or "")
+        for answer in answers.values()
+        for e in answer["extractions"]
     )
     verified = {
         question: answer["usage"]["stages"]["verify"]["calls"]
@@ -131,8 +147,10 @@ async def test_under_faults_every_question_ends_in_an_answer_or_a_reported_failu
     booked = sum(map(reader.calls, questions)) + sum(verified.values())
     with capsys.disabled():
         print(  # noqa: T201
-            f"\nfault test: {QUESTIONS} questions, {server.arrived:,} calls seen, {booked:,} in the ledger, "
-            f"{len(answers) - len(in_part)} answered in full, {len(in_part)} with partitions reported, "
+            f"\nfault test: {QUESTIONS} questions, {server.arrived:,} calls seen, {booked:,} in "
+            f"the ledger, "
+            f"{len(answers) - len(in_part)} answered in full, {len(in_part)} with partitions "
+            f"reported, "
             f"{len(failures)} failed and said so; {unquoted} malformed readings kept without quotes"
         )
     for question, answer in answers.items():
@@ -143,7 +161,9 @@ async def test_under_faults_every_question_ends_in_an_answer_or_a_reported_failu
         assert "failed" in str(failure)
         assert "\n" not in str(failure)
     assert server.arrived == booked
-    assert any("could not be read" in call.user for call in server.calls), "repairs are under fault, too"
+    assert any("could not be read" in call.user for call in server.calls), (
+        "repairs are under fault, too"
+    )
     assert all(provider.drawn[place] > 0.05 * booked for place in range(len(FAULTS)))
     assert len(answers) > QUESTIONS / 2
 
@@ -156,9 +176,14 @@ def assert_no_document_is_lost(answer: Answer, documents: Sequence[Document]) ->
         if extraction["status"] == "failed":
             ids = ", ".join(extraction["document_ids"])
             place = f"Partition {extraction['index'] + 1} was not read ({ids}): "
-            assert any(message.startswith(place) for message in messages(answer, "partition_failed"))
+            assert any(
+                message.startswith(place) for message in messages(answer, "partition_failed")
+            )
         elif "not of the form asked for" in (extraction["error"] or ""):
-            assert any(message.startswith(f"Partition {extraction['index'] + 1}: ") for message in messages(answer))
+            assert any(
+                message.startswith(f"Partition {extraction['index'] + 1}: ")
+                for message in messages(answer)
+            )
             assert (extraction["finding"], extraction["quotes"]) == (MALFORMED.content.strip(), [])
         else:
             quoted = {quote["document_id"] for quote in extraction["quotes"]}

@@ -101,8 +101,14 @@ PAGES = {
         "Children",
         "5 mg",
     ],
-    "<span id=l1>Elderly</span><div role=tabpanel aria-labelledby=l1 hidden>2 mg</div>": ["Elderly", "Elderly", "2 mg"],
-    "<p>Give <span style='display:none'>10</span> 5 mg <i style='visibility: hidden'>no</i></p>": ["Give 5 mg"],
+    "<span id=l1>Elderly</span><div role=tabpanel aria-labelledby=l1 hidden>2 mg</div>": [
+        "Elderly",
+        "Elderly",
+        "2 mg",
+    ],
+    "<p>Give <span style='display:none'>10</span> 5 mg <i style='visibility: hidden'>no</i></p>": [
+        "Give 5 mg"
+    ],
     "<p><input type=checkbox checked> give <input type=radio> stop</p>": ["☒ give ☐ stop"],
     "<p>Dose <input value='5 mg'>, route <select><option>oral<option selected>IV</select></p>": [
         "Dose 5 mg , route IV"
@@ -110,10 +116,16 @@ PAGES = {
     "<p><span role=checkbox aria-checked=true>give</span></p>": ["☒ give"],
     "<ol><li>One<li value=4>Four<li>Five</ol>": ["1. One", "4. Four", "5. Five"],
     "<ol type=a start=2><li>One<ol><li>In</ol></ol>": ["b) One", "  1. In"],
-    "<p>1<sup>1</sup>/<sub>2</sub> tablets, 2<sup>1</sup>&frasl;<sub>4</sub></p>": ["1 1/2 tablets, 2 1⁄4"],
+    "<p>1<sup>1</sup>/<sub>2</sub> tablets, 2<sup>1</sup>&frasl;<sub>4</sub></p>": [
+        "1 1/2 tablets, 2 1⁄4"
+    ],
     "<p>1<math><mfrac><mn>1</mn><mn>2</mn></mfrac></math> tablets</p>": ["1 1/2 tablets"],
-    "<p>x<sup>n+1</sup>, (a)<sup>2</sup>, H<sub>2</sub>O, 10<sub>2</sub></p>": ["x^(n+1), (a)^2, H2O, 10_2"],
-    "<p>Ca<sup>2+</sup>, SO<sub>4</sub><sup>2−</sup>, e<sup>a+b</sup></p>": ["Ca^2+, SO4^2−, e^(a+b)"],
+    "<p>x<sup>n+1</sup>, (a)<sup>2</sup>, H<sub>2</sub>O, 10<sub>2</sub></p>": [
+        "x^(n+1), (a)^2, H2O, 10_2"
+    ],
+    "<p>Ca<sup>2+</sup>, SO<sub>4</sub><sup>2−</sup>, e<sup>a+b</sup></p>": [
+        "Ca^2+, SO4^2−, e^(a+b)"
+    ],
     "<table><tr><td rowspan=2>Age<td colspan=2>Dose<tr><td>oral<td>IV<tr><td>child<td>3 mg<td>1 mg</table>": [
         "Age: child | Dose › oral: 3 mg | Dose › IV: 1 mg"
     ],
@@ -140,7 +152,9 @@ def test_a_page_is_read_as_it_is_shown(tmp_path: Path, page: str) -> None:
         ("", "<p>Text</p>", "a"),
     ],
 )
-def test_a_stated_title_counts_unless_it_is_a_file_name(tmp_path: Path, stated: str, body: str, title: str) -> None:
+def test_a_stated_title_counts_unless_it_is_a_file_name(
+    tmp_path: Path, stated: str, body: str, title: str
+) -> None:
     (tmp_path / "a.html").write_text(f"<title>{stated}</title>{body}", encoding="utf-8")
     assert read(tmp_path / "a.html").metadata["title"] == title
 
@@ -210,7 +224,13 @@ READ = [
 
 def write(path: Path, *more: str) -> None:
     pypandoc = pytest.importorskip("pypandoc", reason="the extra documents is not installed")
-    command = [pypandoc.get_pandoc_path(), "--standalone", "--from=markdown", f"--output={path}", *more]
+    command = [
+        pypandoc.get_pandoc_path(),
+        "--standalone",
+        "--from=markdown",
+        f"--output={path}",
+        *more,
+    ]
     subprocess.run(command, input=SOURCE.encode(), check=True)
 
 
@@ -238,7 +258,9 @@ def test_latex_is_read_with_its_formulas_on_one_line(tmp_path: Path) -> None:
     assert blocks == ["Renal", "Clearance is (140-a)×w/(72c), in 10^9/L; 5 %."]
 
 
-def test_a_missing_extra_names_the_command_that_installs_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_extra_names_the_command_that_installs_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "a.html").write_text("<p>5 mg</p>", encoding="utf-8")
     monkeypatch.setitem(sys.modules, "pypandoc", None)
     with pytest.raises(MissingExtraError, match=r"pip install 'briefcontext\[documents\]'"):
@@ -271,7 +293,9 @@ def article(folder: Path, meta: str, attributes: str = "") -> Document:
         ("Withdrawn patients in trials", False),
     ],
 )
-def test_a_title_that_marks_a_retraction_counts(tmp_path: Path, title: str, retracted: bool) -> None:
+def test_a_title_that_marks_a_retraction_counts(
+    tmp_path: Path, title: str, retracted: bool
+) -> None:
     assert article(tmp_path, GROUP.format(title, "")).metadata["retracted"] == retracted
 
 
@@ -284,7 +308,9 @@ def test_a_notice_of_a_retraction_is_not_retracted(tmp_path: Path, kind: str) ->
 
 
 def test_a_subtitle_and_an_english_title_and_abstract_are_read(tmp_path: Path) -> None:
-    translated = "<trans-title-group xml:lang='en'><trans-title>Bees</trans-title></trans-title-group>"
+    translated = (
+        "<trans-title-group xml:lang='en'><trans-title>Bees</trans-title></trans-title-group>"
+    )
     abstracts = (
         "<abstract><p>Abejas.</p></abstract>"
         "<trans-abstract xml:lang='en'><p>Bees.</p></trans-abstract>"
@@ -311,7 +337,9 @@ def test_a_subtitle_and_an_english_title_and_abstract_are_read(tmp_path: Path) -
          "</surname></name></contrib></contrib-group></collab>", "Bee Group"),
     ],
 )  # fmt: skip
-def test_an_author_is_named_however_the_name_is_marked_up(tmp_path: Path, contributor: str, author: str) -> None:
+def test_an_author_is_named_however_the_name_is_marked_up(
+    tmp_path: Path, contributor: str, author: str
+) -> None:
     group = f"<contrib-group><contrib>{contributor}</contrib></contrib-group>"
     editors = "<contrib-group content-type='editors'><contrib><collab>No</collab></contrib></contrib-group>"
     assert article(tmp_path, group + editors).metadata["authors"] == author

@@ -47,7 +47,10 @@ def test_a_lock_is_held_until_its_block_ends(tmp_path: Path) -> None:
 def test_hashes_are_those_of_the_bytes(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes("ä".encode())
     assert (
-        sha256("ä") == sha256("ä".encode()) == file_sha256(tmp_path / "file") == hashlib.sha256(b"\xc3\xa4").hexdigest()
+        sha256("ä")
+        == sha256("ä".encode())
+        == file_sha256(tmp_path / "file")
+        == hashlib.sha256(b"\xc3\xa4").hexdigest()
     )
     assert sha256("\ud83d") != sha256("\ud83e")
 

@@ -84,7 +84,9 @@ def fulfilling(filters: Filters) -> set[str]:
             "languages": [metadata["languages"], LANGUAGES[metadata["languages"]]],
         }
         wanted = {name: {value.casefold() for value in getattr(filters, name)} for name in said}
-        return dated and all(not wanted[name] or wanted[name] & {v.casefold() for v in said[name]} for name in said)
+        return dated and all(
+            not wanted[name] or wanted[name] & {v.casefold() for v in said[name]} for name in said
+        )
 
     return {id for id, metadata in BY_ID.items() if fulfils(metadata)}
 
@@ -111,7 +113,9 @@ def found(documents: list[Document]) -> list[str]:
 
 @given(filters=any_filters, k=st.integers(1, len(RECORDS)))
 @settings(max_examples=40, deadline=None)
-def test_k_passages_come_back_and_all_fulfil_the_filters(base: KnowledgeBase, filters: Filters, k: int) -> None:
+def test_k_passages_come_back_and_all_fulfil_the_filters(
+    base: KnowledgeBase, filters: Filters, k: int
+) -> None:
     fulfil = fulfilling(filters)
     for search in (base.search, base.search_terms):
         ids = found(search(QUESTION, k, filters))
@@ -125,14 +129,21 @@ def test_filters_change_no_score_and_no_order(base: KnowledgeBase, filters: Filt
     for search in (base.search, base.search_terms):
         everything = search(QUESTION, len(RECORDS))
         fulfil = set(found(search(QUESTION, len(RECORDS), filters)))
-        kept = [(document.id, document.metadata["score"]) for document in everything if document.id in fulfil]
+        kept = [
+            (document.id, document.metadata["score"])
+            for document in everything
+            if document.id in fulfil
+        ]
         filtered = search(QUESTION, len(RECORDS), filters)
         assert [(document.id, document.metadata["score"]) for document in filtered] == kept
 
 
 Make = Callable[..., RankingRetriever]
 BY_FILTERS: dict[str, Callable[[KnowledgeBase], Make]] = {
-    **{method: lambda base, method=method: _with(retriever_over(base, method)) for method in get_args(SearchMethod)},
+    **{
+        method: lambda base, method=method: _with(retriever_over(base, method))
+        for method in get_args(SearchMethod)
+    },
     "reranked": lambda base: _with(retriever_over(base, "hybrid", LongestFirst())),
 }
 
@@ -149,18 +160,26 @@ def _with(retriever: RankingRetriever) -> Make:
 
 
 @pytest.mark.parametrize("name", list(BY_FILTERS))
-async def test_a_retriever_searches_by_its_own_filters_or_by_those_of_a_call(name: str, base: KnowledgeBase) -> None:
+async def test_a_retriever_searches_by_its_own_filters_or_by_those_of_a_call(
+    name: str, base: KnowledgeBase
+) -> None:
     make = BY_FILTERS[name](base)
     trials, recent = Filters(publication_types=TYPES[:1]), Filters(first_year=2020)
     assert set(found(make().invoke(QUESTION, k=len(RECORDS), filters=trials))) == fulfilling(trials)
-    assert set(found(await make().ainvoke(QUESTION, k=len(RECORDS), filters=trials))) == fulfilling(trials)
+    assert set(found(await make().ainvoke(QUESTION, k=len(RECORDS), filters=trials))) == fulfilling(
+        trials
+    )
     assert set(found(make(filters=trials, k=len(RECORDS)).invoke(QUESTION))) == fulfilling(trials)
-    assert set(found(make(filters=trials).invoke(QUESTION, k=len(RECORDS), filters=recent))) == fulfilling(recent)
+    assert set(
+        found(make(filters=trials).invoke(QUESTION, k=len(RECORDS), filters=recent))
+    ) == fulfilling(recent)
     assert len(make(filters=recent).invoke(QUESTION, k=9)) == 9
 
 
 NO_SUCH_SEARCH: dict[str, Callable[[], RankingRetriever]] = {
-    "a retriever of your own": lambda: WrappedRetriever(retriever=FixedRetriever(documents=RECORDS)),
+    "a retriever of your own": lambda: WrappedRetriever(
+        retriever=FixedRetriever(documents=RECORDS)
+    ),
     "One document": lambda: LongDocumentRetriever.from_document(RECORDS[0], HashingEncoder()),
     "A list of documents": lambda: BM25Retriever.from_documents(RECORDS),
     "FixedRetriever": lambda: HybridRetriever(retrievers=[FixedRetriever(documents=RECORDS)]),
@@ -171,7 +190,9 @@ NO_SUCH_SEARCH: dict[str, Callable[[], RankingRetriever]] = {
 async def test_what_cannot_be_searched_by_filters_says_so(what: str) -> None:
     retriever, filters = NO_SUCH_SEARCH[what](), Filters(first_year=2015)
     retriever.invoke(QUESTION)
-    with pytest.raises(InputError, match=rf"{what}.* cannot be searched by filters \(years 2015-\)"):
+    with pytest.raises(
+        InputError, match=rf"{what}.* cannot be searched by filters \(years 2015-\)"
+    ):
         retriever.invoke(QUESTION, filters=filters)
     with pytest.raises(InputError, match="cannot be searched by filters"):
         await retriever.ainvoke(QUESTION, filters=filters)
@@ -179,14 +200,23 @@ async def test_what_cannot_be_searched_by_filters_says_so(what: str) -> None:
 
 def _run(base: KnowledgeBase, **settings: Any) -> Any:
     built = build_graph(reader=PassageReader(), retriever=DenseRetriever(knowledge_base=base))
-    updates = built.stream({"question": QUESTION}, context=Settings(**settings), stream_mode="updates")
-    return {name: value for update in updates for part in update.values() for name, value in (part or {}).items()}
+    updates = built.stream(
+        {"question": QUESTION}, context=Settings(**settings), stream_mode="updates"
+    )
+    return {
+        name: value
+        for update in updates
+        for part in update.values()
+        for name, value in (part or {}).items()
+    }
 
 
 def test_the_graph_reads_only_what_fulfils_the_settings(base: KnowledgeBase) -> None:
     state = _run(base, years="2015-", publication_types=["review"], languages=["en"], top_k=3)
     assert len(state["ranking"]) == 3
-    assert set(found(state["ranking"])) <= fulfilling(Filters(2015, None, ("review",), languages=("en",)))
+    assert set(found(state["ranking"])) <= fulfilling(
+        Filters(2015, None, ("review",), languages=("en",))
+    )
 
 
 def test_the_terminal_says_what_alone_was_searched_for_an_answer(
@@ -197,29 +227,41 @@ def test_the_terminal_says_what_alone_was_searched_for_an_answer(
         print_answer(state, verbose=False)
         lines = capsys.readouterr().out.splitlines()
         assert not state["answer"]["abstained"]
-        assert [below for line, below in pairwise(lines) if line == "Only these were searched"] == filters
+        assert [
+            below for line, below in pairwise(lines) if line == "Only these were searched"
+        ] == filters
 
 
 @pytest.mark.parametrize("route", ["vanilla", "map_reduce"])
 def test_an_abstention_says_that_filters_were_on(route: Any, base: KnowledgeBase) -> None:
     built = build_graph(reader=PassageReader(), retriever=DenseRetriever(knowledge_base=base))
     for years, said in (("2015-", True), (None, False)):
-        answer = built.invoke({"question": "Which zebras swim?"}, context=Settings(route=route, years=years))["answer"]
+        answer = built.invoke(
+            {"question": "Which zebras swim?"}, context=Settings(route=route, years=years)
+        )["answer"]
         assert answer["abstained"]
         assert (
-            answer["text"].endswith("\n\nOnly documents that fulfil the filters (years 2015-) were searched.") == said
+            answer["text"].endswith(
+                "\n\nOnly documents that fulfil the filters (years 2015-) were searched."
+            )
+            == said
         )
 
 
 def test_filters_that_leave_nothing_are_named_in_the_abstention(base: KnowledgeBase) -> None:
     answer = _run(base, years=(2021, None), mesh=("Asthma",))["answer"]
     assert answer["abstained"]
-    assert "No document that fulfils the filters (years 2021-, mesh Asthma) was retrieved" in answer["text"]
+    assert (
+        "No document that fulfils the filters (years 2021-, mesh Asthma) was retrieved"
+        in answer["text"]
+    )
 
 
 def test_filters_with_a_retriever_of_ones_own_are_an_error_of_the_graph() -> None:
     built = build_graph(reader=PassageReader(), retriever=FixedRetriever(documents=RECORDS))
-    with pytest.raises(InputError, match="FixedRetriever, a retriever of your own, cannot be searched by filters"):
+    with pytest.raises(
+        InputError, match="FixedRetriever, a retriever of your own, cannot be searched by filters"
+    ):
         built.invoke({"question": QUESTION}, context=Settings(years=(2015, None)))
 
 
@@ -251,8 +293,19 @@ def test_years_that_are_none_are_refused_by_name(years: object) -> None:
 
 
 ROWS = [
-    {"id": "t", "text": "Honey eased coughs.", "year": 2016, "publication_types": ["Randomized Controlled Trial"]},
-    {"id": "r", "text": "Honey for coughs, reviewed.", "year": 2020, "publication_types": "Review", "mesh": ["Honey"]},
+    {
+        "id": "t",
+        "text": "Honey eased coughs.",
+        "year": 2016,
+        "publication_types": ["Randomized Controlled Trial"],
+    },
+    {
+        "id": "r",
+        "text": "Honey for coughs, reviewed.",
+        "year": 2020,
+        "publication_types": "Review",
+        "mesh": ["Honey"],
+    },
     {"id": "o", "text": "Honey and coughs.", "year": 2001, "language": "fre", "journal": "Bees"},
 ]
 
@@ -283,12 +336,19 @@ def test_the_command_line_asks_and_searches_by_filters(
         assert code == 0
         assert set() < {citation["source_id"] for citation in json.loads(out)["citations"]} <= ids
     said = run("kb", "search", folder, "honey", "--years", "1999")[1]
-    assert "No passage fulfils the filters (year 1999). Widen the filters, or leave them out; what" in said
+    assert (
+        "No passage fulfils the filters (year 1999). Widen the filters, or leave them out; what"
+        in said
+    )
     assert "Try other words" in run("kb", "search", folder, "xyzzy", "--method", "bm25")[1]
-    code, out, err = run("ask", "--kb", folder, "Does honey ease coughs?", "--years", "1999", "--references", "ris")
+    code, out, err = run(
+        "ask", "--kb", folder, "Does honey ease coughs?", "--years", "1999", "--references", "ris"
+    )
     assert (code, out) == (0, "")
     assert "cites nothing" in err
-    code, out, _ = run("ask", "--kb", folder, "Does honey ease coughs?", "--years", "1999", "--type", "Review")
+    code, out, _ = run(
+        "ask", "--kb", folder, "Does honey ease coughs?", "--years", "1999", "--type", "Review"
+    )
     assert code == 0
     assert "fulfils the filters (year 1999, publication types Review)" in " ".join(out.split())
     code, _, err = run("ask", "--kb", folder, "Does honey ease coughs?", "--years", "199")
@@ -298,7 +358,8 @@ def test_the_command_line_asks_and_searches_by_filters(
 def test_filters_say_what_they_ask_for() -> None:
     assert str(Filters(first_year=2015)) == "years 2015-"
     assert (
-        str(Filters(2010, 2010, ("Review", "Meta-Analysis"))) == "year 2010, publication types Review or Meta-Analysis"
+        str(Filters(2010, 2010, ("Review", "Meta-Analysis")))
+        == "year 2010, publication types Review or Meta-Analysis"
     )
     assert str(Filters(last_year=2019, languages=("eng",))) == "years -2019, languages eng"
     assert (bool(Filters()), str(Filters())) == (False, "")

@@ -31,9 +31,15 @@ def base(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KnowledgeBase]:
         for number in range(60)
     ]
     # Of an article's passages the first tells of what kind it is.
-    text = "This was a randomized trial of aspirin for stroke. " + "It was compared with placebo in stroke. " * 20
+    text = (
+        "This was a randomized trial of aspirin for stroke. "
+        + "It was compared with placebo in stroke. " * 20
+    )
     trial = record("trial", text, kind="article")
-    build(folder, source("a", *records, record("bare", "Aspirin for stroke, of unknown origin."), trial))
+    build(
+        folder,
+        source("a", *records, record("bare", "Aspirin for stroke, of unknown origin."), trial),
+    )
     with KnowledgeBase.open(folder, encoder=HashingEncoder()) as opened:
         yield opened
 
@@ -59,7 +65,9 @@ def base(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KnowledgeBase]:
         (Filters(journals=("' OR '1'='1",)), 0),
     ],
 )
-def test_a_search_finds_those_that_a_filter_lets_through(base: KnowledgeBase, filters: Filters, found: int) -> None:
+def test_a_search_finds_those_that_a_filter_lets_through(
+    base: KnowledgeBase, filters: Filters, found: int
+) -> None:
     for documents in (
         base.search("Aspirin for stroke", 100, filters),
         base.search_terms("Aspirin for stroke", 100, filters),
@@ -72,7 +80,11 @@ def test_a_filter_leaves_k_passages_and_their_order(base: KnowledgeBase, k: int)
     filters = Filters(publication_types=("Review",))
     for search in (base.search, base.search_terms):
         all = search("Aspirin for stroke in group 7", 100)
-        reviews = [(d.id, d.metadata["score"]) for d in all if "Review" in d.metadata.get("publication_types", "")]
+        reviews = [
+            (d.id, d.metadata["score"])
+            for d in all
+            if "Review" in d.metadata.get("publication_types", "")
+        ]
         found = search("Aspirin for stroke in group 7", k, filters)
         assert [(document.id, document.metadata["score"]) for document in found] == reviews[:k]
         assert [document.metadata["rank"] for document in found] == list(range(1, k + 1))
@@ -82,4 +94,6 @@ def test_a_filter_leaves_k_passages_and_their_order(base: KnowledgeBase, k: int)
 def test_any_value_is_compared_as_it_is(base: KnowledgeBase, values: list[str]) -> None:
     table = Table(str(base.path / "passages.lance"))
     held = {"r07", "bare"}
-    assert table.count(one_of("id", [*values, *held])) == len(held | ({f"r{n:02d}" for n in range(60)} & set(values)))
+    assert table.count(one_of("id", [*values, *held])) == len(
+        held | ({f"r{n:02d}" for n in range(60)} & set(values))
+    )

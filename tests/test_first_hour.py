@@ -83,7 +83,11 @@ def test_a_base_of_own_embeddings_opens_by_its_name_after_registration(tmp_path:
 
 
 def test_retrievers_take_a_name_or_a_file(folder: Path) -> None:
-    for retriever in (DenseRetriever("demo"), BM25Retriever("demo", k=2), DenseRetriever(KnowledgeBase("demo"))):
+    for retriever in (
+        DenseRetriever("demo"),
+        BM25Retriever("demo", k=2),
+        DenseRetriever(KnowledgeBase("demo")),
+    ):
         assert retriever.invoke("metformin", k=2)
     [document] = LongDocumentRetriever(folder / "0.txt").invoke("ankles")
     assert document.page_content == TEXTS[0]
@@ -111,7 +115,9 @@ def test_events_are_importable() -> None:
         ({"mesh": ["Asthma", "Astma"]}, "'Astma'"),
     ],
 )
-def test_an_unknown_label_names_the_nearest_of_the_base(filters: dict[str, Any], problem: str, tmp_path: Path) -> None:
+def test_an_unknown_label_names_the_nearest_of_the_base(
+    filters: dict[str, Any], problem: str, tmp_path: Path
+) -> None:
     metadata = {
         "mesh": ["Asthma"],
         "languages": ["eng"],

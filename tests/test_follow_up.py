@@ -43,7 +43,9 @@ def test_a_follow_up_is_answered_as_a_question_of_its_own(
     reply: str, chat_model: ChatOpenAI, server: OpenAIServer
 ) -> None:
     server.script = rewriting(reply)
-    graph = build_graph(model=chat_model, retriever=FixedRetriever(documents=make_documents(4, about=0)))
+    graph = build_graph(
+        model=chat_model, retriever=FixedRetriever(documents=make_documents(4, about=0))
+    )
     parts = list(graph.stream(FOLLOW_UP, context=SETTINGS, stream_mode=["custom", "values"]))
     assert ("custom", {"event": "rewritten", "question": WHOLE}) in parts
     rewrite, answer = server.calls
@@ -55,45 +57,75 @@ def test_a_follow_up_is_answered_as_a_question_of_its_own(
     assert set(last["answer"]["usage"]["stages"]) == {"follow_up", "vanilla", "verify"}
 
 
-def test_a_follow_up_on_a_thread_knows_what_was_asked_there(chat_model: ChatOpenAI, server: OpenAIServer) -> None:
+def test_a_follow_up_on_a_thread_knows_what_was_asked_there(
+    chat_model: ChatOpenAI, server: OpenAIServer
+) -> None:
     server.script = rewriting(WHOLE)
     documents = FixedRetriever(documents=make_documents(4, about=0))
     graph = build_graph(model=chat_model, retriever=documents, checkpointer=InMemorySaver())
     threads: list[Any] = [{"configurable": {"thread_id": thread}} for thread in "12"]
-    for question, follow_up in ((QUESTION, False), ("And in children?", True), ("And in Europe?", True), (WHOLE, None)):
+    for question, follow_up in (
+        (QUESTION, False),
+        ("And in children?", True),
+        ("And in Europe?", True),
+        (WHOLE, None),
+    ):
         asked: Any = {"question": question, "follow_up": follow_up}
         answer = graph.invoke(asked, threads[0], context=SETTINGS)["answer"]
         assert answer["question"] == (WHOLE if follow_up else question)
-    rewrites = [call.user for call in server.calls if call.stage == "answer" and "Follow-up:" in call.user]
+    rewrites = [
+        call.user for call in server.calls if call.stage == "answer" and "Follow-up:" in call.user
+    ]
     assert [QUESTION in rewrites[0], WHOLE in rewrites[1], len(rewrites)] == [True, True, 2]
     with pytest.raises(InputError, match="Nothing was asked on this thread before"):
-        graph.invoke({"question": "And in children?", "follow_up": True}, threads[1], context=SETTINGS)
+        graph.invoke(
+            {"question": "And in children?", "follow_up": True}, threads[1], context=SETTINGS
+        )
 
 
 def test_the_command_says_what_a_follow_up_was_asked_as(
     server: OpenAIServer, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     server.script = rewriting(WHOLE)
-    arguments = ["--model", "openai:follow-up", "--model-arg", f"base_url={server.url}", "--model-arg", "api_key=none"]
+    arguments = [
+        "--model",
+        "openai:follow-up",
+        "--model-arg",
+        f"base_url={server.url}",
+        "--model-arg",
+        "api_key=none",
+    ]
     run = command_line(monkeypatch, capsys)
-    code, out, _ = run("ask", "And in children?", "--earlier", QUESTION, "--method", "vanilla", *arguments)
+    code, out, _ = run(
+        "ask", "And in children?", "--earlier", QUESTION, "--method", "vanilla", *arguments
+    )
     assert (code, out.splitlines()[0]) == (0, f"Asked as: {WHOLE}")
     code, _, error = run("ask", "And in children?", "--earlier", QUESTION)
     assert code == 2
     assert "rewritten by a model, and none is set" in error
 
 
-def test_a_question_without_earlier_ones_is_asked_as_it_is(chat_model: ChatOpenAI, server: OpenAIServer) -> None:
-    graph = build_graph(model=chat_model, retriever=FixedRetriever(documents=make_documents(4, about=0)))
+def test_a_question_without_earlier_ones_is_asked_as_it_is(
+    chat_model: ChatOpenAI, server: OpenAIServer
+) -> None:
+    graph = build_graph(
+        model=chat_model, retriever=FixedRetriever(documents=make_documents(4, about=0))
+    )
     for earlier in (None, []):
         graph.invoke({"question": QUESTION, "earlier": earlier}, context=SETTINGS)
     assert server.stages() == ["answer", "answer"]
 
 
-@pytest.mark.parametrize("reply", ["...", "Here is the question:", "I cannot rewrite this. As an AI, I only help."])
-def test_a_model_that_writes_no_question_is_an_error(reply: str, chat_model: ChatOpenAI, server: OpenAIServer) -> None:
+@pytest.mark.parametrize(
+    "reply", ["...", "Here is the question:", "I cannot rewrite this. As an AI, I only help."]
+)
+def test_a_model_that_writes_no_question_is_an_error(
+    reply: str, chat_model: ChatOpenAI, server: OpenAIServer
+) -> None:
     server.script = rewriting(reply)
-    graph = build_graph(model=chat_model, retriever=FixedRetriever(documents=make_documents(4, about=0)))
+    graph = build_graph(
+        model=chat_model, retriever=FixedRetriever(documents=make_documents(4, about=0))
+    )
     with pytest.raises(ModelCallError, match="did not rewrite the follow-up"):
         graph.invoke(FOLLOW_UP, context=SETTINGS)
 
@@ -104,27 +136,46 @@ def test_without_a_model_a_follow_up_is_refused() -> None:
 
 
 @pytest.mark.parametrize("earlier", ["x", [1], [""], ["x"] * 9, ["x" * 20_001]])
-def test_earlier_questions_are_checked(earlier: Any, chat_model: ChatOpenAI, server: OpenAIServer) -> None:
-    graph = build_graph(model=chat_model, retriever=FixedRetriever(documents=make_documents(4, about=0)))
+def test_earlier_questions_are_checked(
+    earlier: Any, chat_model: ChatOpenAI, server: OpenAIServer
+) -> None:
+    graph = build_graph(
+        model=chat_model, retriever=FixedRetriever(documents=make_documents(4, about=0))
+    )
     with pytest.raises(InputError):
         graph.invoke({"question": QUESTION, "earlier": earlier}, context=SETTINGS)
-    page = TestClient(create_app(SETTINGS, graph=graph), client=("127.0.0.1", 1), base_url="http://127.0.0.1")
+    page = TestClient(
+        create_app(SETTINGS, graph=graph), client=("127.0.0.1", 1), base_url="http://127.0.0.1"
+    )
     assert page.post("/api/ask", json={"question": QUESTION, "earlier": earlier}).status_code == 400
     assert server.calls == []
 
 
-def test_the_page_tells_the_question_that_was_made(chat_model: ChatOpenAI, server: OpenAIServer) -> None:
+def test_the_page_tells_the_question_that_was_made(
+    chat_model: ChatOpenAI, server: OpenAIServer
+) -> None:
     server.script = rewriting(WHOLE)
-    graph = build_graph(model=chat_model, retriever=FixedRetriever(documents=make_documents(4, about=0)))
-    page = TestClient(create_app(SETTINGS, graph=graph), client=("127.0.0.1", 1), base_url="http://127.0.0.1")
+    graph = build_graph(
+        model=chat_model, retriever=FixedRetriever(documents=make_documents(4, about=0))
+    )
+    page = TestClient(
+        create_app(SETTINGS, graph=graph), client=("127.0.0.1", 1), base_url="http://127.0.0.1"
+    )
     told = [json.loads(line) for line in page.post("/api/ask", json=FOLLOW_UP).text.splitlines()]
     assert told[0] == {"event": "rewritten", "question": WHOLE}
     assert told[-1]["answer"]["citations"]
 
 
-def test_the_answer_to_a_follow_up_says_how_it_was_read(chat_model: ChatOpenAI, server: OpenAIServer) -> None:
+def test_the_answer_to_a_follow_up_says_how_it_was_read(
+    chat_model: ChatOpenAI, server: OpenAIServer
+) -> None:
     server.script = rewriting(WHOLE)
-    graph = build_graph(model=chat_model, retriever=FixedRetriever(documents=make_documents(4, about=0)))
+    graph = build_graph(
+        model=chat_model, retriever=FixedRetriever(documents=make_documents(4, about=0))
+    )
     (message,) = messages(graph.invoke(FOLLOW_UP, context=SETTINGS)["answer"], "rewritten")
     assert WHOLE in message
-    assert messages(graph.invoke({"question": QUESTION}, context=SETTINGS)["answer"], "rewritten") == []
+    assert (
+        messages(graph.invoke({"question": QUESTION}, context=SETTINGS)["answer"], "rewritten")
+        == []
+    )

@@ -17,7 +17,12 @@ def test_fusion_sums_reciprocal_ranks() -> None:
 
 
 def test_equal_scores_favour_the_first_ranking() -> None:
-    assert [id for id, _ in reciprocal_rank_fusion([["a", "b"], ["c", "d"]])] == ["a", "c", "b", "d"]
+    assert [id for id, _ in reciprocal_rank_fusion([["a", "b"], ["c", "d"]])] == [
+        "a",
+        "c",
+        "b",
+        "d",
+    ]
 
 
 def test_a_repeated_id_counts_once_at_its_first_place() -> None:
@@ -28,7 +33,9 @@ def test_a_repeated_id_counts_once_at_its_first_place() -> None:
 def test_fusion_holds_each_id_once_by_its_exact_score(given_rankings: list[list[str]]) -> None:
     fused = reciprocal_rank_fusion(given_rankings)
     exact = {
-        id: sum((Fraction(1, 61 + r.index(id)) for r in given_rankings if id in r), start=Fraction())
+        id: sum(
+            (Fraction(1, 61 + r.index(id)) for r in given_rankings if id in r), start=Fraction()
+        )
         for r in given_rankings
         for id in r
     }
@@ -44,11 +51,15 @@ def test_agreeing_rankings_fuse_to_themselves(ranking: list[str], copies: int, k
 
 @given(rankings)
 def test_the_order_of_the_rankings_does_not_change_a_score(given_rankings: list[list[str]]) -> None:
-    assert dict(reciprocal_rank_fusion(given_rankings)) == dict(reciprocal_rank_fusion(given_rankings[::-1]))
+    assert dict(reciprocal_rank_fusion(given_rankings)) == dict(
+        reciprocal_rank_fusion(given_rankings[::-1])
+    )
 
 
 @given(rankings, st.sampled_from("abcdef"))
-def test_a_ranking_that_puts_an_id_first_does_not_lower_it(given_rankings: list[list[str]], id: str) -> None:
+def test_a_ranking_that_puts_an_id_first_does_not_lower_it(
+    given_rankings: list[list[str]], id: str
+) -> None:
     def place(of: list[list[str]]) -> int:
         return [found for found, _ in reciprocal_rank_fusion(of)].index(id)
 

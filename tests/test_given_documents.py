@@ -59,9 +59,11 @@ async def test_they_may_be_mappings_as_json_has_them(built: Any) -> None:
     ]
     answer = (await built.ainvoke(asked(documents), context=MAPPED))["answer"]
     assert answer["citations"][0]["document_id"] == "doc-0"
-    bare = (await built.ainvoke(asked([{"page_content": "Aspirin lowers the risk of stroke."}]), context=MAPPED))[
-        "answer"
-    ]
+    bare = (
+        await built.ainvoke(
+            asked([{"page_content": "Aspirin lowers the risk of stroke."}]), context=MAPPED
+        )
+    )["answer"]
     assert bare["citations"][0]["quote"] == "Aspirin lowers the risk of stroke."
 
 
@@ -70,7 +72,9 @@ def test_all_are_read_whatever_number_would_be_retrieved(built: Any, server: Ope
     assert len(server.calls[0].documents) == 9
 
 
-def test_the_preflight_compares_their_order_with_bm25s(built: Any, disagreeing: FixedRetriever) -> None:
+def test_the_preflight_compares_their_order_with_bm25s(
+    built: Any, disagreeing: FixedRetriever
+) -> None:
     preflight = built.invoke(asked(disagreeing.documents))["answer"]["preflight"]
     assert preflight["dense_top"] == ["doc-0", "doc-1", "doc-2"]
     assert preflight["bm25_top"] == ["doc-8", "doc-9", "doc-10"]
@@ -83,25 +87,36 @@ def test_retracted_ones_are_left_out_and_counted(built: Any) -> None:
     answer = built.invoke(asked(documents), context=MAPPED)["answer"]
     assert messages(answer, "retracted_left_out") == ["Retracted articles were left out: src-2."]
     gone = built.invoke(asked(documents[2:3]))["answer"]
-    assert gone["text"].startswith("All documents that were given with this question are retracted articles (1)")
+    assert gone["text"].startswith(
+        "All documents that were given with this question are retracted articles (1)"
+    )
 
 
 @pytest.mark.parametrize(
     ("metadata", "kept"),
     [
-        *(({"retracted": said, "expression_of_concern": said}, True) for said in ("False", "no", float("nan"), 0, "")),
+        *(
+            ({"retracted": said, "expression_of_concern": said}, True)
+            for said in ("False", "no", float("nan"), 0, "")
+        ),
         *(({"retracted": said}, False) for said in ("True", "yes", 1, "2020-05-01")),
         ({"publication_types": ["Journal Article", "Retracted Publication"]}, False),
         ({"title": "RETRACTED: Aspirin and stroke", "retracted": "False"}, False),
-        ({"publication_types": "Retraction of Publication", "title": "Retracted words in trials"}, True),
+        (
+            {
+                "publication_types": "Retraction of Publication",
+                "title": "Retracted words in trials",
+            },
+            True,
+        ),
     ],
 )
 def test_whether_they_are_retracted_is_told_as_tables_and_pubmed_tell_it(
     metadata: dict[str, Any], kept: bool, built: Any
 ) -> None:
-    answer = built.invoke(asked([{"page_content": "Aspirin lowers the risk of stroke.", "metadata": metadata}]))[
-        "answer"
-    ]
+    answer = built.invoke(
+        asked([{"page_content": "Aspirin lowers the risk of stroke.", "metadata": metadata}])
+    )["answer"]
     assert answer["abstained"] is not kept
     assert [citation["notes"] for citation in answer["citations"]] == (
         [["Retraction of Publication"] * ("title" in metadata)] if kept else []
@@ -116,7 +131,9 @@ def test_lists_in_their_metadata_are_written_as_those_of_a_knowledge_base(built:
         "mesh": ("Humans", "Cohort Studies"),
         "tags": ["mine"],
     }
-    documents = [Document(id="7", page_content="Aspirin lowers the risk of stroke.", metadata=metadata)]
+    documents = [
+        Document(id="7", page_content="Aspirin lowers the risk of stroke.", metadata=metadata)
+    ]
     state = built.invoke(asked(documents), output_keys=["ranking", "answer"])
     (citation,) = state["answer"]["citations"]
     assert citation["publication_types"] == "Journal Article; Multicenter Study"
@@ -125,10 +142,15 @@ def test_lists_in_their_metadata_are_written_as_those_of_a_knowledge_base(built:
     assert state["ranking"][0].metadata["tags"] == ["mine"]
 
 
-def test_none_of_them_is_nothing_to_answer_from_and_not_a_search(built: Any, server: OpenAIServer) -> None:
+def test_none_of_them_is_nothing_to_answer_from_and_not_a_search(
+    built: Any, server: OpenAIServer
+) -> None:
     answer = built.invoke(asked([]))["answer"]
     assert (answer["route"], answer["abstained"]) == ("abstain", True)
-    assert answer["text"] == "No document was given with this question, so there is nothing to answer from."
+    assert (
+        answer["text"]
+        == "No document was given with this question, so there is nothing to answer from."
+    )
     assert server.calls == []
 
 
@@ -145,7 +167,9 @@ def test_without_them_the_next_question_of_a_thread_retrieves(chat_model: ChatOp
 
 def test_no_knowledge_base_is_opened_for_them(chat_model: ChatOpenAI) -> None:
     settings = Settings(knowledge_base="there-is-none", route="vanilla")
-    answer = build_graph(model=chat_model).invoke(asked(make_documents(3, about=0)), context=settings)["answer"]
+    answer = build_graph(model=chat_model).invoke(
+        asked(make_documents(3, about=0)), context=settings
+    )["answer"]
     assert answer["route"] == "vanilla"
 
 
@@ -161,7 +185,10 @@ def test_no_knowledge_base_is_opened_for_them(chat_model: ChatOpenAI) -> None:
         ),
         ([{"page_content": 7}], "Document 1 cannot be used"),
         ([{"page_content": "x", "metadata": "y"}], "Document 1 cannot be used"),
-        ([Document(page_content="Aspirin helps.").to_json()], r"model_dump\(\) gives them \(not to_json"),
+        (
+            [Document(page_content="Aspirin helps.").to_json()],
+            r"model_dump\(\) gives them \(not to_json",
+        ),
         ([Document(page_content=" \n")], "a text that is not blank"),
         ([Document(page_content="x")] * 1025, "1,025 documents are given, and at most 1,024"),
     ],

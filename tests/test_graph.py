@@ -57,16 +57,34 @@ def test_rankings_that_disagree_lead_to_the_map(
     assert sorted(server.stages()) == ["extract"] * 4 + ["reduce"]
 
 
-ALIKE = [make_documents(16, about=0)[0].model_copy(update={"id": f"doc-{place}"}) for place in range(16)]
+ALIKE = [
+    make_documents(16, about=0)[0].model_copy(update={"id": f"doc-{place}"}) for place in range(16)
+]
 
 
 @pytest.mark.parametrize(
     ("asked", "documents", "why"),
     [
-        ("What is the capital of France?", make_documents(16, about=0), "no term of the question stands in any"),
-        ("What is the capital of France?", make_documents(2, about=0), "no term of the question stands in any"),
-        (QUESTION, make_documents(16, about=0), "a term of the question stands in only 1 of the 16 documents"),
-        (QUESTION, make_documents(2, about=0), "a term of the question stands in only 1 of the 2 documents"),
+        (
+            "What is the capital of France?",
+            make_documents(16, about=0),
+            "no term of the question stands in any",
+        ),
+        (
+            "What is the capital of France?",
+            make_documents(2, about=0),
+            "no term of the question stands in any",
+        ),
+        (
+            QUESTION,
+            make_documents(16, about=0),
+            "a term of the question stands in only 1 of the 16 documents",
+        ),
+        (
+            QUESTION,
+            make_documents(2, about=0),
+            "a term of the question stands in only 1 of the 2 documents",
+        ),
         (QUESTION, ALIKE, "it scores the documents at its places 3 and 4 alike"),
     ],
     ids=["no term", "no term in few", "one match", "one match in few", "all alike"],
@@ -74,7 +92,9 @@ ALIKE = [make_documents(16, about=0)[0].model_copy(update={"id": f"doc-{place}"}
 def test_ties_are_no_ranking_to_agree_with(
     asked: str, documents: list[Document], why: str, chat_model: ChatOpenAI, server: OpenAIServer
 ) -> None:
-    answer = build_graph(model=chat_model, retriever=FixedRetriever(documents=documents)).invoke({"question": asked})
+    answer = build_graph(model=chat_model, retriever=FixedRetriever(documents=documents)).invoke(
+        {"question": asked}
+    )
     preflight = answer["answer"]["preflight"]
     assert answer["answer"]["route"] == "map_reduce"
     assert (preflight["iou"], preflight["consistent"], preflight["bm25_top"]) == (None, None, [])
@@ -83,8 +103,12 @@ def test_ties_are_no_ranking_to_agree_with(
     assert server.stages()[-1] == "reduce"
 
 
-def test_nothing_retrieved_leads_to_an_abstention_without_a_call(chat_model: ChatOpenAI, server: OpenAIServer) -> None:
-    answer = build_graph(model=chat_model, retriever=FixedRetriever(documents=[])).invoke(ASKED)["answer"]
+def test_nothing_retrieved_leads_to_an_abstention_without_a_call(
+    chat_model: ChatOpenAI, server: OpenAIServer
+) -> None:
+    answer = build_graph(model=chat_model, retriever=FixedRetriever(documents=[])).invoke(ASKED)[
+        "answer"
+    ]
     assert answer["route"] == "abstain"
     assert answer["abstained"]
     assert answer["citations"] == []
@@ -130,17 +154,23 @@ def test_all_extractions_are_in_flight_together_and_come_back_in_order(
     built = build_graph(model=chat_model, retriever=FixedRetriever(documents=documents))
     context = Settings(route="map_reduce", partition_size=16 // partitions)
     result = (
-        asyncio.run(built.ainvoke(ASKED, context=context)) if asynchronous else built.invoke(ASKED, context=context)
+        asyncio.run(built.ainvoke(ASKED, context=context))
+        if asynchronous
+        else built.invoke(ASKED, context=context)
     )
     extractions = result["answer"]["extractions"]
     assert [extraction["index"] for extraction in extractions] == list(range(partitions))
-    assert [id for extraction in extractions for id in extraction["document_ids"]] == [d.id for d in documents]
+    assert [id for extraction in extractions for id in extraction["document_ids"]] == [
+        d.id for d in documents
+    ]
 
 
 @given(count=st.integers(1, 40), size=st.integers(1, 50))
 def test_partitions_are_disjoint_complete_and_in_order(count: int, size: int) -> None:
     context = Settings(route="map_reduce", top_k=count, partition_size=size)
-    groups = [e["document_ids"] for e in _silent().invoke(ASKED, context=context)["answer"]["extractions"]]
+    groups = [
+        e["document_ids"] for e in _silent().invoke(ASKED, context=context)["answer"]["extractions"]
+    ]
     assert [id for group in groups for id in group] == [f"doc-{place}" for place in range(count)]
     assert all(len(group) == size for group in groups[:-1])
     assert 0 < len(groups[-1]) <= size
@@ -148,7 +178,9 @@ def test_partitions_are_disjoint_complete_and_in_order(count: int, size: int) ->
 
 @cache
 def _silent() -> Any:
-    return build_graph(reader=SilentReader(), retriever=FixedRetriever(documents=make_documents(40, about=0)))
+    return build_graph(
+        reader=SilentReader(), retriever=FixedRetriever(documents=make_documents(40, about=0))
+    )
 
 
 class SilentReader(Reader):
@@ -164,7 +196,9 @@ class SilentReader(Reader):
 
 
 def test_no_evidence_in_any_partition_is_an_abstention() -> None:
-    built = build_graph(reader=SilentReader(), retriever=FixedRetriever(documents=make_documents(8, about=0)))  # type: ignore[abstract]
+    built = build_graph(
+        reader=SilentReader(), retriever=FixedRetriever(documents=make_documents(8, about=0))
+    )  # type: ignore[abstract]
     answer = built.invoke(ASKED, context=Settings(route="map_reduce"))["answer"]
     assert answer["abstained"]
     assert answer["citations"] == []
@@ -219,7 +253,9 @@ def test_batches_answer_each_question(chat_model: ChatOpenAI, disagreeing: Fixed
         assert [result["answer"]["usage"]["calls"] for result in results] == [6, 6, 6]
 
 
-def test_tokens_are_counted_by_stage(chat_model: ChatOpenAI, server: OpenAIServer, disagreeing: FixedRetriever) -> None:
+def test_tokens_are_counted_by_stage(
+    chat_model: ChatOpenAI, server: OpenAIServer, disagreeing: FixedRetriever
+) -> None:
     usage = build_graph(model=chat_model, retriever=disagreeing).invoke(ASKED)["answer"]["usage"]
     assert usage["calls"] == 6
     assert usage["stages"]["extract"]["calls"] == 4
@@ -229,7 +265,9 @@ def test_tokens_are_counted_by_stage(chat_model: ChatOpenAI, server: OpenAIServe
     assert 0 < usage["vanilla_input_tokens"] < usage["input_tokens"]
 
 
-def test_tokens_are_counted_when_the_answer_is_streamed(chat_model: ChatOpenAI, disagreeing: FixedRetriever) -> None:
+def test_tokens_are_counted_when_the_answer_is_streamed(
+    chat_model: ChatOpenAI, disagreeing: FixedRetriever
+) -> None:
     built = build_graph(model=chat_model, retriever=disagreeing)
     *_, (_, last) = built.stream(ASKED, stream_mode=["messages", "values"])
     assert last["answer"]["usage"]["input_tokens"] > 0
@@ -237,7 +275,13 @@ def test_tokens_are_counted_when_the_answer_is_streamed(chat_model: ChatOpenAI, 
 
 @pytest.mark.parametrize(
     "context",
-    [{"top_k": 0}, {"partition_size": 0}, {"iou_threshold": 1.5}, {"route": "sideways"}, {"topk": 3}],
+    [
+        {"top_k": 0},
+        {"partition_size": 0},
+        {"iou_threshold": 1.5},
+        {"route": "sideways"},
+        {"topk": 3},
+    ],
 )
 def test_settings_that_cannot_be_used_are_an_input_error(context: dict[str, Any]) -> None:
     with pytest.raises(InputError, match=next(iter(context))):
@@ -309,7 +353,11 @@ def test_a_folder_named_demo_is_not_the_bundled_base() -> None:
     ],
 )
 def test_input_that_cannot_be_used_is_an_input_error(
-    given_input: Any, complaint: str, chat_model: ChatOpenAI, server: OpenAIServer, agreeing: FixedRetriever
+    given_input: Any,
+    complaint: str,
+    chat_model: ChatOpenAI,
+    server: OpenAIServer,
+    agreeing: FixedRetriever,
 ) -> None:
     built = build_graph(model=chat_model, retriever=agreeing)
     with pytest.raises(InputError, match=complaint):
@@ -330,7 +378,9 @@ def test_settings_that_a_retriever_ignores_are_refused(name: str, agreeing: Fixe
         build_graph(retriever=agreeing).invoke(ASKED, context=context)
 
 
-def test_runs_on_one_thread_do_not_add_up(chat_model: ChatOpenAI, disagreeing: FixedRetriever) -> None:
+def test_runs_on_one_thread_do_not_add_up(
+    chat_model: ChatOpenAI, disagreeing: FixedRetriever
+) -> None:
     built = build_graph(model=chat_model, retriever=disagreeing, checkpointer=InMemorySaver())
     config: Any = {"configurable": {"thread_id": "1"}}
     for _ in range(2):
@@ -351,20 +401,30 @@ def test_options_hold_for_one_run_on_a_thread(
 
 
 def _failing(place: str, reply: Reply) -> Any:
-    return lambda call: reply if place in call.prompt and call.stage == "extract" else faithful(call)
+    return lambda call: (
+        reply if place in call.prompt and call.stage == "extract" else faithful(call)
+    )
 
 
-@pytest.mark.parametrize("reply", [Reply(status=500), Reply(status=429), Reply(drop=True), Reply(raw=b"{")])
+@pytest.mark.parametrize(
+    "reply", [Reply(status=500), Reply(status=429), Reply(drop=True), Reply(raw=b"{")]
+)
 def test_a_partition_that_fails_is_reported_and_the_others_are_kept(
     reply: Reply, chat_model: ChatOpenAI, server: OpenAIServer, disagreeing: FixedRetriever
 ) -> None:
     server.script = _failing("group 8", reply)
     built = build_graph(model=chat_model, retriever=disagreeing)
-    results = built.invoke(ASKED, context=NO_RETRIES), asyncio.run(built.ainvoke(ASKED, context=NO_RETRIES))
+    results = (
+        built.invoke(ASKED, context=NO_RETRIES),
+        asyncio.run(built.ainvoke(ASKED, context=NO_RETRIES)),
+    )
     for answer in (result["answer"] for result in results):
         statuses = [extraction["status"] for extraction in answer["extractions"]]
         assert statuses == ["evidence", "evidence", "failed", "evidence"]
-        assert any("doc-8, doc-9, doc-10, doc-11" in message for message in messages(answer, "partition_failed"))
+        assert any(
+            "doc-8, doc-9, doc-10, doc-11" in message
+            for message in messages(answer, "partition_failed")
+        )
 
 
 def test_all_partitions_failing_is_an_error(
@@ -425,7 +485,11 @@ def test_multiple_choice_reports_partitions_that_disagree(
     built = build_graph(model=chat_model, retriever=disagreeing)
     answer = built.invoke({**ASKED, "options": {"A": "yes", "B": "no"}})["answer"]
     assert answer["choice"] == "A"
-    assert answer["conflict"] == {"choices": {"B": [0, 1, 3], "A": [2]}, "statement": None, "settled": "A"}
+    assert answer["conflict"] == {
+        "choices": {"B": [0, 1, 3], "A": [2]},
+        "statement": None,
+        "settled": "A",
+    }
     assert "Choice:" not in answer["text"]
 
 
@@ -441,26 +505,42 @@ def test_retracted_articles_are_left_out_and_counted(
 ) -> None:
     built = build_graph(model=chat_model, retriever=_retracted(make_documents(12, about=0), 1, 3))
     context = Settings(top_k=8, route="vanilla")
-    run = built.ainvoke(ASKED, context=context) if asynchronous else built.invoke(ASKED, context=context)
+    run = (
+        built.ainvoke(ASKED, context=context)
+        if asynchronous
+        else built.invoke(ASKED, context=context)
+    )
     answer = (asyncio.run(run) if asynchronous else run)["answer"]  # type: ignore[arg-type, index]
     assert len(server.calls[0].documents) == 8
-    assert messages(answer, "retracted_left_out") == ["Retracted articles were left out: src-1, src-3."]
+    assert messages(answer, "retracted_left_out") == [
+        "Retracted articles were left out: src-1, src-3."
+    ]
     assert not any(citation["retracted"] for citation in answer["citations"])
 
 
-def test_many_retracted_chunks_hide_no_good_document(chat_model: ChatOpenAI, server: OpenAIServer) -> None:
+def test_many_retracted_chunks_hide_no_good_document(
+    chat_model: ChatOpenAI, server: OpenAIServer
+) -> None:
     documents = make_documents(60, about=0)
     for document in documents[:40]:
         document.metadata.update(retracted=True, source_id="withdrawn")
     built = build_graph(model=chat_model, retriever=FixedRetriever(documents=documents))
     answer = built.invoke(ASKED, context=Settings(route="vanilla"))["answer"]
     assert len(server.calls[0].documents) == 16
-    assert messages(answer, "retracted_left_out") == ["Retracted articles were left out: withdrawn."]
+    assert messages(answer, "retracted_left_out") == [
+        "Retracted articles were left out: withdrawn."
+    ]
 
 
-def test_retracted_articles_are_kept_on_demand_and_labelled(chat_model: ChatOpenAI, server: OpenAIServer) -> None:
+def test_retracted_articles_are_kept_on_demand_and_labelled(
+    chat_model: ChatOpenAI, server: OpenAIServer
+) -> None:
     built = build_graph(model=chat_model, retriever=_retracted(make_documents(8, about=0), 1))
-    answer = built.invoke(ASKED, context=Settings(include_retracted=True, route="map_reduce"))["answer"]
-    assert [citation["source_id"] for citation in answer["citations"] if citation["retracted"]] == ["src-1"]
+    answer = built.invoke(ASKED, context=Settings(include_retracted=True, route="map_reduce"))[
+        "answer"
+    ]
+    assert [citation["source_id"] for citation in answer["citations"] if citation["retracted"]] == [
+        "src-1"
+    ]
     assert messages(answer, "retracted_cited") == ["Retracted articles are cited: src-1."]
     assert "(RETRACTED)" in server.calls[-1].user

@@ -11,7 +11,8 @@ from briefcontext.chains.parsing.grounding import ground, lowered
 from briefcontext.chains.reader import CUT_AT
 
 TEXT = (
-    "Background: TNF-α and IL-6 were raised. Treatment did not reduce mortality (RR 0.95;\n95% CI 0.8–1.1) "
+    "Background: TNF-α and IL-6 were raised. Treatment did not reduce mortality (RR 0.95;\n95% CI "
+    "0.8–1.1) "
     "compared with placebo. Straße and naïve spellings occur."
 )
 AFTER = ". Straße and naïve spellings occur."
@@ -32,7 +33,8 @@ DOCUMENTS = [Document(id="other", page_content=OTHER), Document(id="text", page_
         ),
         ("Strasse and naive spellings", "Straße and naïve spellings", "normalised"),
         (
-            "Treatments did not reduce the mortality (RR 0.95; 95% CI 0.8–1.1) compared with placebo",
+            "Treatments did not reduce the mortality (RR 0.95; 95% CI 0.8–1.1) compared with "
+            "placebo",
             "Treatment did not reduce mortality (RR 0.95;\n95% CI 0.8–1.1) compared with placebo",
             "fuzzy",
         ),
@@ -78,12 +80,18 @@ def test_words_that_say_something_else_are_not_found(quote: str) -> None:
     ("text", "quote"),
     [
         ("The dose was 1.5 mg daily in all adults.", "The dose was 15 mg daily in all adults."),
-        ("Platelets < 50 were seen in many patients.", "Platelets > 50 were seen in many patients."),
+        (
+            "Platelets < 50 were seen in many patients.",
+            "Platelets > 50 were seen in many patients.",
+        ),
         (
             "A severe hypoglycaemia followed in the treated group.",
             "A severe hyperglycaemia followed in the treated group.",
         ),
-        ("The drug was given before the operation in all.", "The drug was given after the operation in all."),
+        (
+            "The drug was given before the operation in all.",
+            "The drug was given after the operation in all.",
+        ),
     ],
 )
 def test_a_changed_figure_sign_or_opposite_is_not_found(text: str, quote: str) -> None:
@@ -92,7 +100,8 @@ def test_a_changed_figure_sign_or_opposite_is_not_found(text: str, quote: str) -
 
 
 WHOLE = (
-    "Treatment with warfarin must be stopped at once when bleeding occurs in adults with atrial fibrillation, "
+    "Treatment with warfarin must be stopped at once when bleeding occurs in adults with atrial "
+    "fibrillation, "
     "and 50 µg of levothyroxine, or propranolol for the tremor, were given in the haematology ward."
 )
 
@@ -100,19 +109,34 @@ WHOLE = (
 @pytest.mark.parametrize(
     ("words", "others"),
     [
-        *(("stopped", "started"), ("warfarin", "apixaban"), ("50 µg", "50 mg"), ("adults", "infants")),
-        *(("levothyroxine", "liothyronine"), ("levothyroxine", "levothyronine"), ("must be", "must always be")),
+        *(
+            ("stopped", "started"),
+            ("warfarin", "apixaban"),
+            ("50 µg", "50 mg"),
+            ("adults", "infants"),
+        ),
+        *(
+            ("levothyroxine", "liothyronine"),
+            ("levothyroxine", "levothyronine"),
+            ("must be", "must always be"),
+        ),
         *((", or propranolol", ", and propranolol"), ("propranolol for", "metoprolol for")),
     ],
 )
-def test_another_drug_unit_or_claim_is_not_found_however_much_else_is_alike(words: str, others: str) -> None:
+def test_another_drug_unit_or_claim_is_not_found_however_much_else_is_alike(
+    words: str, others: str
+) -> None:
     assert ground(WHOLE.replace(words, others), [Document(id="d", page_content=WHOLE)]) is None
 
 
 @pytest.mark.parametrize(
     ("words", "others"),
     [
-        *(("fibrillation", "fibrilation"), ("when bleeding", "when a bleeding"), ("haematology", "hematology")),
+        *(
+            ("fibrillation", "fibrilation"),
+            ("when bleeding", "when a bleeding"),
+            ("haematology", "hematology"),
+        ),
         *(("occurs", "occurred"), (" atrial", ""), ("Treatment", "Treatments")),
     ],
 )
@@ -125,7 +149,9 @@ def test_spelling_endings_and_words_left_out_do_not_matter(words: str, others: s
     assert found["text"] == WHOLE.rstrip(".")
 
 
-FIGURES = "The mean change was −5.2 mmHg (95% CI −7.1 to −3.3) in 15.2% of 1,200 adults; range 10–20."
+FIGURES = (
+    "The mean change was −5.2 mmHg (95% CI −7.1 to −3.3) in 15.2% of 1,200 adults; range 10–20."
+)
 
 
 @pytest.mark.parametrize(
@@ -147,7 +173,10 @@ def test_a_figure_is_found_whole_and_with_its_sign(quote: str, words: str | None
 
 
 def test_a_thousand_is_the_same_with_and_without_a_comma() -> None:
-    found = ground("enrolled 1000 adults in all", [Document(id="d", page_content="It Enrolled 1,000 adults in all.")])
+    found = ground(
+        "enrolled 1000 adults in all",
+        [Document(id="d", page_content="It Enrolled 1,000 adults in all.")],
+    )
     assert found is not None
     assert found["match"] == "normalised"
 
@@ -170,8 +199,16 @@ def test_a_threshold_above_100_switches_similarity_off() -> None:
 
 
 TITLED = [
-    Document(id="a", page_content="Nothing of the kind stands here.", metadata={"title": "Zinc for the common cold."}),
-    Document(id="b", page_content="We gave zinc for the common cold to adults.", metadata={"title": "Zinc"}),
+    Document(
+        id="a",
+        page_content="Nothing of the kind stands here.",
+        metadata={"title": "Zinc for the common cold."},
+    ),
+    Document(
+        id="b",
+        page_content="We gave zinc for the common cold to adults.",
+        metadata={"title": "Zinc"},
+    ),
 ]
 
 
@@ -203,7 +240,11 @@ def test_words_of_a_title_have_no_place_in_the_text() -> None:
 
 
 def test_a_changed_figure_is_not_found_in_a_title_either() -> None:
-    titled = [Document(id="a", page_content="Text.", metadata={"title": "Zinc at 15 mg for the common cold"})]
+    titled = [
+        Document(
+            id="a", page_content="Text.", metadata={"title": "Zinc at 15 mg for the common cold"}
+        )
+    ]
     assert ground("Zinc at 1.5 mg for the common cold", titled) is None
 
 
@@ -236,7 +277,9 @@ CUT_OUT = {
 def test_a_quote_is_shown_with_the_sentence_that_it_is_cut_out_of(quote: str) -> None:
     _, _, both, long = CUT_OUT.values()
     told = f"{both} {long} {'x ' * 400}surgery."
-    document = Document(id="a", page_content=f"Cut off. {told}", metadata={CUT_AT: 100, "key": "2B3C"})
+    document = Document(
+        id="a", page_content=f"Cut off. {told}", metadata={CUT_AT: 100, "key": "2B3C"}
+    )
     (found,), lost = ground_all([("", quote)], [document])
     assert (found["text"], found["match"], lost) == (CUT_OUT[quote], "exact", 0)
     assert found["start"] is not None
@@ -270,6 +313,7 @@ def test_a_quote_is_widened_in_the_piece_of_its_document_that_has_it() -> None:
 )
 def test_a_number_that_begins_with_its_point_is_no_other(quote: str, found: bool) -> None:
     document = Document(
-        id="a", page_content="It was taken at .5 mg a day (P < .05). They weighed 70 kg. Or at 1.5 mg a day at home."
+        id="a",
+        page_content="It was taken at .5 mg a day (P < .05). They weighed 70 kg. Or at 1.5 mg a day at home.",
     )
     assert bool(ground(quote, [document])) is found

@@ -59,7 +59,9 @@ def test_only_json_is_taken(kind: str, body: bytes, status: int) -> None:
 def test_a_path_that_takes_files_takes_longer_bodies_than_the_others() -> None:
     guarded = client(body_bytes=10, large={"/file": 20})
     statuses = [
-        guarded.post(path, content=b"x" * size, headers={"Content-Type": "application/json"}).status_code
+        guarded.post(
+            path, content=b"x" * size, headers={"Content-Type": "application/json"}
+        ).status_code
         for path in ("/file", "/file/", "/question")
         for size in (10, 20, 21)
     ]
@@ -68,13 +70,18 @@ def test_a_path_that_takes_files_takes_longer_bodies_than_the_others() -> None:
 
 def test_open_paths_need_no_token_and_nothing_beside_them_is_open() -> None:
     guarded = client("192.0.2.7", tokens=TOKENS, open_paths={"/", "/page.js"})
-    statuses = {path: guarded.get(path).status_code for path in ("/", "/page.js", "/page.js/", "/PAGE.JS", "/x")}
+    statuses = {
+        path: guarded.get(path).status_code
+        for path in ("/", "/page.js", "/page.js/", "/PAGE.JS", "/x")
+    }
     assert statuses == {"/": 200, "/page.js": 200, "/page.js/": 401, "/PAGE.JS": 401, "/x": 401}
 
 
 @pytest.mark.parametrize("token", TOKENS)
 def test_each_token_lets_in_from_anywhere(token: str) -> None:
-    answered = client("192.0.2.7", tokens=TOKENS).get("/x", headers={"Authorization": f"Bearer {token}"})
+    answered = client("192.0.2.7", tokens=TOKENS).get(
+        "/x", headers={"Authorization": f"Bearer {token}"}
+    )
     assert answered.status_code == 200
 
 
@@ -107,7 +114,14 @@ class Client:
         self.told.append(message)
 
     async def ask(self, guard: Guard) -> None:
-        scope = {"type": "http", "method": "POST", "path": "/", "headers": JSON, "client": LOCAL, "query_string": b""}
+        scope = {
+            "type": "http",
+            "method": "POST",
+            "path": "/",
+            "headers": JSON,
+            "client": LOCAL,
+            "query_string": b"",
+        }
         await guard(scope, self.receive, self.send)
 
 

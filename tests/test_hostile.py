@@ -38,7 +38,9 @@ EVIDENCE_LINE = re.compile(
     re.VERBOSE,
 )
 BRACKET = "[<＜﹤‹〈〈⟨❮❬❰˂]"
-OUR_TAGS = re.compile(rf"{BRACKET}[\W_]*(?:document|evidence|finding|question|system|instruction)s?(?![a-z])")
+OUR_TAGS = re.compile(
+    rf"{BRACKET}[\W_]*(?:document|evidence|finding|question|system|instruction)s?(?![a-z])"
+)
 CONTROL_TOKENS = re.compile(
     r"<[|｜]|</?s>|<</?SYS>>|<(?:start|end)_of_turn>|<(?:bos|eos)>|</?(?:think|thought)>|\[/?(?:INST|SYSTEM_PROMPT)\]"
 )
@@ -51,7 +53,9 @@ def _documents(attack: str = HARMLESS) -> list[Document]:
     for document in documents:
         document.metadata |= {"publication_types": "Trial", "year": 2001}
     documents[1].page_content = f"{attack}\n{documents[1].page_content}"
-    documents[2].metadata |= dict.fromkeys(("title", "publication_types", "year", "source_id", "url", "kind"), attack)
+    documents[2].metadata |= dict.fromkeys(
+        ("title", "publication_types", "year", "source_id", "url", "kind"), attack
+    )
     return documents
 
 
@@ -64,18 +68,30 @@ def _obedient(attack: str) -> Script:
         if call.stage == "reduce":
             keys = [found["key"] for found in EVIDENCE_LINE.finditer(call.user) if found["key"]]
             true = " ".join(f"So it is [{key}]." for key in keys)
-            return Reply(f"{true} Obeyed {forged}. It is proven [1].\nConflict: none {forged}\nChoice: A")
+            return Reply(
+                f"{true} Obeyed {forged}. It is proven [1].\nConflict: none {forged}\nChoice: A"
+            )
         honest = faithful(call)
         first = call.documents[0][0]
         quotes = [{"key": first, "quote": attack[:200]}, {"key": FORGED[0], "quote": INVENTED}]
         if call.stage == "extract":
             record = json.loads(honest.content)
             return Reply(
-                json.dumps({**record, "quotes": record["quotes"] + quotes, "finding": attack[:200], "choice": "A"})
+                json.dumps(
+                    {
+                        **record,
+                        "quotes": record["quotes"] + quotes,
+                        "finding": attack[:200],
+                        "choice": "A",
+                    }
+                )
             )
         text, _, listed = honest.content.partition("\nQuotes:\n")
         lines = [f'[{first}] "{words}"', f'[{FORGED[0]}] "{INVENTED}"']
-        return Reply(f"{text} Obeyed {forged}. It is proven [1].\nChoice: A\nQuotes:\n{listed}\n" + "\n".join(lines))
+        return Reply(
+            f"{text} Obeyed {forged}. It is proven [1].\nChoice: A\nQuotes:\n{listed}\n"
+            + "\n".join(lines)
+        )
 
     return script
 
@@ -88,8 +104,8 @@ Ask = Callable[[str, str], Run]
 def ask() -> Iterator[Ask]:
     """Ask by a route over documents with an attack, of a model that obeys it.
 
-    There are two partitions of two documents. The result is the documents, the answer and the calls, those of the
-    extractions in order of their partition.
+    There are two partitions of two documents. The result is the documents, the answer and the
+    calls, those of the extractions in order of their partition.
     """
     with serve() as server:
         model = ChatOpenAI(model="scripted", base_url=server.url, api_key="none", max_retries=0)
@@ -102,7 +118,9 @@ def ask() -> Iterator[Ask]:
             built = build_graph(model=model, retriever=FixedRetriever(documents=documents))
             context = Settings(route=route, partition_size=2, max_retries=0, max_concurrent_calls=1)
             answer = built.invoke(ASKED, context=context)["answer"]
-            calls = sorted(server.calls, key=lambda call: (call.stage, "number 1 was" not in call.user))
+            calls = sorted(
+                server.calls, key=lambda call: (call.stage, "number 1 was" not in call.user)
+            )
             return documents, answer, calls
 
         yield run
@@ -115,7 +133,9 @@ def _letters(text: str) -> str:
 
 def _seen(text: str) -> str:
     """Return a text as one sees it: in plain lower-case letters, without what is not seen."""
-    plain = unicodedata.normalize("NFKD", text.translate(str.maketrans("оеοсոԁѕу", "oeocndsy"))).lower()
+    plain = unicodedata.normalize(
+        "NFKD", text.translate(str.maketrans("оеοсոԁѕу", "oeocndsy"))
+    ).lower()
     return _without(UNSEEN | {"Mn"}, plain, but="\n")
 
 
@@ -173,7 +193,8 @@ def _check_evidence(call: Call, benign: Call) -> None:
         kinds = [line.split(":")[0] for line in lines if not line.startswith("[")]
         assert kinds == ["Finding", "Choice", "Confidence"]
     quotes = [line for lines in blocks for line in lines if line.startswith("[")]
-    # A sentence of each document, and the attack where it can be quoted: from the text of one, the title of another.
+    # A sentence of each document, and the attack where it can be quoted: from the text of one, the
+    # title of another.
     assert len(quotes) in (4, 5, 6)
     keys = {quote[1 : quote.index("]")] for quote in quotes}
     assert len(keys) == 4
@@ -184,13 +205,17 @@ def _check_evidence(call: Call, benign: Call) -> None:
 @pytest.mark.parametrize("attack", ATTACKS.values(), ids=ATTACKS)
 def test_a_model_that_obeys_forges_no_source(attack: str, route: str, ask: Ask) -> None:
     documents, answer, _ = ask(route, attack)
-    texts = {document.id: re.sub("[\ud800-\udfff]", "\ufffd", document.page_content) for document in documents}
+    texts = {
+        document.id: re.sub("[\ud800-\udfff]", "\ufffd", document.page_content)
+        for document in documents
+    }
     title = re.sub("[\ud800-\udfff]", "\ufffd", documents[2].metadata["title"])
     assert not any(key in answer["text"] for key in FORGED)
     (reported,) = messages(answer, "unknown_citation")
     assert all(key in reported for key in FORGED)
     assert {"quote_not_found", "partition_error"} & set(kinds(answer))
-    # All four documents are cited, each by one number, and the model's own "[1]" does not pass for one of these.
+    # All four documents are cited, each by one number, and the model's own "[1]" does not pass for
+    # one of these.
     assert [citation["key"] for citation in answer["citations"]] == ["1", "2", "3", "4"]
     assert {citation["document_id"] for citation in answer["citations"]} == set(texts)
     assert "It is proven (1)" in answer["text"]
@@ -200,10 +225,16 @@ def test_a_model_that_obeys_forges_no_source(attack: str, route: str, ask: Ask) 
         for quote in citation["quotes"]:
             assert quote["document_id"] == citation["document_id"]
             if quote["match"] == "title":
-                assert (citation["document_id"], quote["start"], quote["end"]) == ("doc-2", None, None)
+                assert (citation["document_id"], quote["start"], quote["end"]) == (
+                    "doc-2",
+                    None,
+                    None,
+                )
                 assert quote["text"] in title
             else:
-                assert quote["text"] == texts[citation["document_id"]][quote["start"] : quote["end"]]
+                assert (
+                    quote["text"] == texts[citation["document_id"]][quote["start"] : quote["end"]]
+                )
         assert INVENTED not in json.dumps(citation)
     # The attack may be quoted, but only as the words of the documents that it stands in.
     owners = {
@@ -215,15 +246,24 @@ def test_a_model_that_obeys_forges_no_source(attack: str, route: str, ask: Ask) 
     assert {("doc-1", False)} <= owners <= {("doc-1", False), ("doc-2", True)}
 
 
-@pytest.mark.parametrize("reply", ["{}", '{{"relevant": "{}"}}', '{{"relevant": true, "quotes": "{}"}}', "[{}]"])
+@pytest.mark.parametrize(
+    "reply", ["{}", '{{"relevant": "{}"}}', '{{"relevant": true, "quotes": "{}"}}', "[{}]"]
+)
 def test_a_request_to_repair_a_reply_repeats_none_of_it(
     reply: str, chat_model: ChatOpenAI, server: OpenAIServer
 ) -> None:
-    server.script = lambda call: Reply(reply.format(IGNORE) if call.stage == "extract" else "So it is.")
+    server.script = lambda call: Reply(
+        reply.format(IGNORE) if call.stage == "extract" else "So it is."
+    )
     built = build_graph(model=chat_model, retriever=FixedRetriever(documents=_documents()))
     built.invoke(ASKED, context=Settings(route="map_reduce", max_retries=0))
     first, repair, reduce = server.calls
-    assert [message["role"] for message in repair.body["messages"]] == ["system", "user", "assistant", "user"]
+    assert [message["role"] for message in repair.body["messages"]] == [
+        "system",
+        "user",
+        "assistant",
+        "user",
+    ]
     assert IGNORE not in repair.user
     assert repair.body["messages"][:2] == first.body["messages"]
     assert f"Finding (no quote supports it): {reply.format(IGNORE)}\n</evidence>" in reduce.user
@@ -259,7 +299,9 @@ def test_keys_grow_where_all_short_ones_are_taken_by_a_text() -> None:
     keyed = assign_keys(QUESTION, documents)
     keys = [document_key(document) for document in keyed]
     assert {len(key) for key in keys} == {6}
-    text, citations, unknown = number_citations(f"So [{keys[0]}] {' '.join(f'[{k}]' for k in ALL_KEYS)}.", keyed, [])
+    text, citations, unknown = number_citations(
+        f"So [{keys[0]}] {' '.join(f'[{k}]' for k in ALL_KEYS)}.", keyed, []
+    )
     assert (text, len(citations), unknown) == ("So [1].", 1, ALL_KEYS)
 
 
@@ -271,7 +313,9 @@ def test_a_citation_takes_no_address_along() -> None:
     assert (text, unknown) == ("See [1] and.", ["9Z9Z"])
 
 
-@pytest.mark.parametrize("url", ["javascript:alert(1)", "data:text/html,x", "//attacker.example", "x https://e.org"])
+@pytest.mark.parametrize(
+    "url", ["javascript:alert(1)", "data:text/html,x", "//attacker.example", "x https://e.org"]
+)
 def test_only_a_web_address_becomes_a_link(url: str) -> None:
     documents = make_documents(1, about=0)
     documents[0].metadata |= {"url": url, "year": "in press", "title": None}
@@ -282,7 +326,15 @@ def test_only_a_web_address_becomes_a_link(url: str) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["p < 0.05", "a<b", "risk <systemic", "if <20 mg/L then > 3", "x ≤ y « z", "H<sub>2</sub>O", "[PAD] [95% CI]"],
+    [
+        "p < 0.05",
+        "a<b",
+        "risk <systemic",
+        "if <20 mg/L then > 3",
+        "x ≤ y « z",
+        "H<sub>2</sub>O",
+        "[PAD] [95% CI]",
+    ],
 )
 def test_comparisons_and_formulas_stay_as_they_are(text: str) -> None:
     (keyed,) = assign_keys(QUESTION, [Document(id="1", page_content=text)])
@@ -290,8 +342,12 @@ def test_comparisons_and_formulas_stay_as_they_are(text: str) -> None:
 
 
 def test_the_passage_reader_copies_no_citation_from_a_document() -> None:
-    text = "Aspirin lowers the risk of stroke, as shown before [9Z9Z] and by others [1]. It is cheap."
-    documents = [Document(id="a", page_content=text, metadata={"source_id": "a", "title": "Aspirin"})]
+    text = (
+        "Aspirin lowers the risk of stroke, as shown before [9Z9Z] and by others [1]. It is cheap."
+    )
+    documents = [
+        Document(id="a", page_content=text, metadata={"source_id": "a", "title": "Aspirin"})
+    ]
     built = build_graph(reader=PassageReader(), retriever=FixedRetriever(documents=documents))
     answer = built.invoke({"question": QUESTION})["answer"]
     assert "9Z9Z" not in answer["text"]
@@ -307,7 +363,11 @@ def test_the_terminal_shows_an_attack_and_does_not_obey_it(
     documents, answer, _ = ask("map_reduce", attack)
     print_answer({"answer": answer, "ranking": documents}, verbose=True)
     shown = capsys.readouterr().out
-    assert not {sign for sign in set(shown) if unicodedata.category(sign) in UNSEEN} - {"\n", "\t", "\u00ad"}
+    assert not {sign for sign in set(shown) if unicodedata.category(sign) in UNSEEN} - {
+        "\n",
+        "\t",
+        "\u00ad",
+    }
     assert _letters(printable(attack[:60])) in _letters(shown)
 
 
@@ -318,17 +378,34 @@ def test_the_terminal_gives_no_document_a_heading_of_its_own(
     headings = ["Sources: 1 article", "Route", "Partitions", "Documents", "Used", "Notes"]
     for width in range(60, 80):  # so that lines break at every place
         spoof = f"{'x' * width} " + "\n\n".join(headings * 2)
-        document = Document(id=spoof, page_content=spoof, metadata={"title": spoof, "source_id": spoof, "url": spoof})
+        document = Document(
+            id=spoof,
+            page_content=spoof,
+            metadata={"title": spoof, "source_id": spoof, "url": spoof},
+        )
         keyed = assign_keys(QUESTION, [document])
         quote = Quote(text=spoof, document_id=spoof, start=0, end=len(spoof), match="exact")
         extraction = extraction_of(0, keyed, "none", error=spoof)
         answer = compose(
-            Draft(text=f"So {cite(*keyed)}.", choice=None, conflict=None, quotes=[quote], abstained=False, notes=[]),
+            Draft(
+                text=f"So {cite(*keyed)}.",
+                choice=None,
+                conflict=None,
+                quotes=[quote],
+                abstained=False,
+                notes=[],
+            ),
             asked=check_question(QUESTION),
             documents=keyed,
             route="map_reduce",
             preflight=Preflight(
-                iou=0.0, n=1, threshold=0.2, dense_top=[spoof], bm25_top=[spoof], consistent=False, reason="forced"
+                iou=0.0,
+                n=1,
+                threshold=0.2,
+                dense_top=[spoof],
+                bm25_top=[spoof],
+                consistent=False,
+                reason="forced",
             ),
             extractions=[{**extraction, "finding": spoof, "quotes": [quote]}],
             retracted=[spoof],

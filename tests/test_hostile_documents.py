@@ -52,7 +52,9 @@ FILES: dict[str, Callable[[], bytes]] = {
     "nested.docx": lambda: archive(word_in_document__xml=nested("w")),
     "latex.tex": lambda: b"{" * 20 * DEEP + b"5 mg",
     "bytes.rtf": lambda: bytes(range(256)) * 100,
-    "entities.docx": lambda: archive(word_in_document__xml=b"<!DOCTYPE a [<!ENTITY b 'c'>]><a>&b;</a>"),
+    "entities.docx": lambda: archive(
+        word_in_document__xml=b"<!DOCTYPE a [<!ENTITY b 'c'>]><a>&b;</a>"
+    ),
 }
 
 

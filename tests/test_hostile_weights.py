@@ -53,7 +53,10 @@ def _change(file: Path, **content: object) -> None:
 
 
 def _modules(folder: Path, *types: tuple[str, str]) -> None:
-    listing = [{"idx": n, "name": str(n), "path": path, "type": kind} for n, (path, kind) in enumerate(types)]
+    listing = [
+        {"idx": n, "name": str(n), "path": path, "type": kind}
+        for n, (path, kind) in enumerate(types)
+    ]
     _write(folder / "modules.json", listing)
 
 
@@ -70,16 +73,34 @@ def _torch_archive(folder: Path, marker: Path) -> None:
 
 def _dense(folder: Path, activation: str = "torch.nn.modules.linear.Identity") -> Path:
     """Add a dense layer, and return its folder."""
-    _modules(folder, ("", f"{LIBRARY}.Transformer"), ("1_Pooling", f"{LIBRARY}.Pooling"), ("2", f"{LIBRARY}.Dense"))
-    config = {"in_features": HIDDEN, "out_features": HIDDEN, "bias": True, "activation_function": activation}
+    _modules(
+        folder,
+        ("", f"{LIBRARY}.Transformer"),
+        ("1_Pooling", f"{LIBRARY}.Pooling"),
+        ("2", f"{LIBRARY}.Dense"),
+    )
+    config = {
+        "in_features": HIDDEN,
+        "out_features": HIDDEN,
+        "bias": True,
+        "activation_function": activation,
+    }
     _write(folder / "2" / "config.json", config)
     layer = torch.nn.Linear(HIDDEN, HIDDEN)
-    torch.save({f"linear.{name}": value for name, value in layer.state_dict().items()}, folder / "2/pytorch_model.bin")
+    torch.save(
+        {f"linear.{name}": value for name, value in layer.state_dict().items()},
+        folder / "2/pytorch_model.bin",
+    )
     return folder / "2"
 
 
 def foreign_module(folder: Path, marker: Path) -> None:
-    _modules(folder, ("", f"{LIBRARY}.Transformer"), ("1_Pooling", f"{LIBRARY}.Pooling"), ("", "evil.Evil"))
+    _modules(
+        folder,
+        ("", f"{LIBRARY}.Transformer"),
+        ("1_Pooling", f"{LIBRARY}.Pooling"),
+        ("", "evil.Evil"),
+    )
 
 
 def foreign_transformer(folder: Path, marker: Path) -> None:
@@ -120,7 +141,9 @@ def path_that_leads_out(folder: Path, marker: Path) -> None:
 
 def tokenizer_map(folder: Path, marker: Path) -> None:
     _change(
-        folder / "tokenizer_config.json", tokenizer_class="Evil", auto_map={"AutoTokenizer": ["evil.Evil", "evil.Evil"]}
+        folder / "tokenizer_config.json",
+        tokenizer_class="Evil",
+        auto_map={"AutoTokenizer": ["evil.Evil", "evil.Evil"]},
     )
 
 
@@ -132,7 +155,12 @@ def model_map(folder: Path, marker: Path) -> None:
 def trust_in_the_configuration(folder: Path, marker: Path) -> None:
     model_map(folder, marker)
     trust = {"trust_remote_code": True}
-    _change(folder / "sentence_bert_config.json", model_args=trust, config_args=trust, tokenizer_args=trust)
+    _change(
+        folder / "sentence_bert_config.json",
+        model_args=trust,
+        config_args=trust,
+        tokenizer_args=trust,
+    )
 
 
 Attack = Callable[[Path, Path], None]
@@ -162,7 +190,9 @@ def _load_sentence_model(folder: Path, attack: Attack, marker: Path) -> None:
 
 
 @pytest.mark.parametrize("attack", REFUSED)
-def test_a_hostile_sentence_model_is_refused_in_one_line(attack: Attack, marker: Path, tmp_path: Path) -> None:
+def test_a_hostile_sentence_model_is_refused_in_one_line(
+    attack: Attack, marker: Path, tmp_path: Path
+) -> None:
     with pytest.raises(KnowledgeBaseError, match=r"'.*model' cannot be read as") as caught:
         _load_sentence_model(tmp_path / "model", attack, marker)
     assert not marker.exists()
@@ -171,7 +201,9 @@ def test_a_hostile_sentence_model_is_refused_in_one_line(attack: Attack, marker:
 
 
 @pytest.mark.parametrize("attack", HARMLESS)
-def test_what_a_sentence_model_would_run_is_left_alone(attack: Attack, marker: Path, tmp_path: Path) -> None:
+def test_what_a_sentence_model_would_run_is_left_alone(
+    attack: Attack, marker: Path, tmp_path: Path
+) -> None:
     _load_sentence_model(tmp_path / "model", attack, marker)
     assert not marker.exists()
 
@@ -185,8 +217,12 @@ def test_a_hostile_cross_encoder_or_article_encoder_is_refused_in_one_line(
         folder = write_bert(tmp_path / name, seed=2, labels=1)
         (folder / "evil.py").write_text(CODE.format(marker=str(marker)))
     attack(folder, marker)
-    with pytest.raises(KnowledgeBaseError, match=r"'.*Article-Encoder' cannot be read as") as caught:
-        CrossEncoderScorer(folder) if kind == "cross-encoder" else load_encoder(f"medcpt:{tmp_path}")
+    with pytest.raises(
+        KnowledgeBaseError, match=r"'.*Article-Encoder' cannot be read as"
+    ) as caught:
+        CrossEncoderScorer(folder) if kind == "cross-encoder" else load_encoder(
+            f"medcpt:{tmp_path}"
+        )
     assert not marker.exists()
     assert "\n" not in str(caught.value)
     assert len(str(caught.value)) < 600

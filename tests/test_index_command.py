@@ -40,11 +40,15 @@ def run(path: Path, kb: Path, **options: Any) -> None:
 
 
 def rows(path: Path, *texts: str) -> Path:
-    path.write_text("".join(json.dumps({"id": f"r{n}", "text": text}) + "\n" for n, text in enumerate(texts)))
+    path.write_text(
+        "".join(json.dumps({"id": f"r{n}", "text": text}) + "\n" for n, text in enumerate(texts))
+    )
     return path
 
 
-def test_without_an_encoder_a_new_base_has_e5_and_another_keeps_its_own(tmp_path: Path, loaded: list[str]) -> None:
+def test_without_an_encoder_a_new_base_has_e5_and_another_keeps_its_own(
+    tmp_path: Path, loaded: list[str]
+) -> None:
     passages = rows(tmp_path / "a.jsonl", "Aspirin helps.")
     run(passages, tmp_path / "new")
     build(tmp_path / "held", source("a", record("1")), encoder=HashingEncoder(name="minilm"))
@@ -81,7 +85,10 @@ def a_folder_of_something_else(place: Path) -> None:
 
 @pytest.mark.parametrize(
     ("make", "message"),
-    [(a_file, "kb is a file: name a folder"), (a_folder_of_something_else, r"is no knowledge base .*'thesis\.txt'")],
+    [
+        (a_file, "kb is a file: name a folder"),
+        (a_folder_of_something_else, r"is no knowledge base .*'thesis\.txt'"),
+    ],
 )
 def test_a_place_that_cannot_hold_a_base_is_refused_before_weights_are_loaded(
     tmp_path: Path, loaded: list[str], make: Callable[[Path], None], message: str
@@ -92,7 +99,9 @@ def test_a_place_that_cannot_hold_a_base_is_refused_before_weights_are_loaded(
     assert loaded == []
 
 
-def test_vectors_of_another_encoder_are_refused_before_weights_are_loaded(tmp_path: Path, loaded: list[str]) -> None:
+def test_vectors_of_another_encoder_are_refused_before_weights_are_loaded(
+    tmp_path: Path, loaded: list[str]
+) -> None:
     with pytest.raises(KnowledgeBaseError, match="with --encoder medcpt"):
         run(write_chunk(tmp_path), tmp_path / "kb", encoder="minilm")
     assert loaded == []
@@ -103,7 +112,9 @@ def shown(steps: Sequence[tuple[float, str, int]], monkeypatch: pytest.MonkeyPat
     """What the bars show after steps, each the time in seconds, the source's name and the run's passages so far."""
     terminal = io.StringIO()
     monkeypatch.setattr(
-        index_command, "Console", lambda **_: Console(file=terminal, force_terminal=True, width=200, color_system=None)
+        index_command,
+        "Console",
+        lambda **_: Console(file=terminal, force_terminal=True, width=200, color_system=None),
     )
     times = iter([0.0, *(time for time, _, _ in steps)])
     with ProgressBars(lambda: next(times)) as bars:

@@ -25,7 +25,11 @@ from tests.knowledge_bases import NEW, build, contents, counts, passages, record
         ({"version": 1}, {"version": 2}, NEW),
         ({"version": 2}, {"version": 1}, "Aspirin helps."),
         ({"version": 1, "revised": "2020-01-02"}, {"version": 1, "revised": "2021-01-01"}, NEW),
-        ({"version": 1, "revised": "2020-01-02"}, {"version": 1, "revised": "2020-01-01"}, "Aspirin helps."),
+        (
+            {"version": 1, "revised": "2020-01-02"},
+            {"version": 1, "revised": "2020-01-01"},
+            "Aspirin helps.",
+        ),
         ({"version": 1, "revised": "2020-01-02"}, {"version": 2, "revised": "2020-01-01"}, NEW),
         ({"revised": "2020-01-02"}, {"revised": "2020-01-02"}, NEW),
         ({"version": 3}, {}, NEW),
@@ -134,7 +138,9 @@ UNUSABLE: list[tuple[Entry, str]] = [
 
 
 @pytest.mark.parametrize(("entry", "reason"), UNUSABLE)
-def test_a_record_that_cannot_be_used_is_left_out_and_accounted_for(tmp_path: Path, entry: Entry, reason: str) -> None:
+def test_a_record_that_cannot_be_used_is_left_out_and_accounted_for(
+    tmp_path: Path, entry: Entry, reason: str
+) -> None:
     report = build(tmp_path, source("a", record("held"), entry, record("last")))
     assert report.counts == counts(indexed=2, rejected=1)
     assert set(passages(tmp_path)) == {"held", "last"}
@@ -142,7 +148,11 @@ def test_a_record_that_cannot_be_used_is_left_out_and_accounted_for(tmp_path: Pa
     (line,) = report.rejects_file.read_text(encoding="utf-8").splitlines()
     reject = json.loads(line)
     assert reject["source"] == "a"
-    assert reject["position"] == "line 7" if isinstance(entry, Reject) else reject["position"].startswith("entry 2")
+    assert (
+        reject["position"] == "line 7"
+        if isinstance(entry, Reject)
+        else reject["position"].startswith("entry 2")
+    )
     assert reason in reject["reason"]
 
 
@@ -155,7 +165,11 @@ def test_of_a_record_that_is_only_a_title_the_title_is_encoded_once(tmp_path: Pa
             return super().encode_passages(passages)
 
     encoder = Listening()
-    build(tmp_path, source("a", record("1", "On 1", kind="title"), record("2", "Gout hurts.")), encoder=encoder)
+    build(
+        tmp_path,
+        source("a", record("1", "On 1", kind="title"), record("2", "Gout hurts.")),
+        encoder=encoder,
+    )
     assert sorted(encoder.heard) == [("On 1", ""), ("On 2", "Gout hurts.")]
     with KnowledgeBase.open(tmp_path, encoder=encoder) as base:
         assert base.verify() == []
@@ -166,7 +180,9 @@ def test_documents_of_one_source_id_that_follow_each_other_are_one_record(tmp_pa
     def section(id: str, text: str) -> Document:
         return Document(id=id, page_content=text, metadata={"source_id": "article"})
 
-    report = build(tmp_path, source("a", section("s1", "Methods."), section("s2", "Results."), record("2")))
+    report = build(
+        tmp_path, source("a", section("s1", "Methods."), section("s2", "Results."), record("2"))
+    )
     assert report.counts == counts(indexed=2)
     report = build(tmp_path, source("b", section("s1", "Methods, revised.")))
     assert report.counts == counts(updated=1)
@@ -186,7 +202,9 @@ def test_chunks_joined_are_the_document(tmp_path: Path) -> None:
 
 
 def test_chunks_of_several_documents_are_counted_through_the_record(tmp_path: Path) -> None:
-    sections = [Document(id=id, page_content=LONG, metadata={"source_id": "article"}) for id in ("s1", "s2")]
+    sections = [
+        Document(id=id, page_content=LONG, metadata={"source_id": "article"}) for id in ("s1", "s2")
+    ]
     build(tmp_path, source("a", *sections), chunk_tokens=100)
     chunks = documents(stored(tmp_path))
     assert [chunk.metadata["chunk_index"] for chunk in chunks] == list(range(len(chunks)))
@@ -196,12 +214,17 @@ def test_chunks_of_several_documents_are_counted_through_the_record(tmp_path: Pa
 def test_a_vector_that_comes_with_a_document_is_taken_as_it_is(tmp_path: Path) -> None:
     encoder = HashingEncoder()
     vectors = encoder.encode_queries(["On 1 Aspirin helps.", "On 2 Gout hurts."])
-    entries = [VectorDocument(record("1"), vectors[0]), VectorDocument(record("2", "Gout hurts."), vectors[1])]
+    entries = [
+        VectorDocument(record("1"), vectors[0]),
+        VectorDocument(record("2", "Gout hurts."), vectors[1]),
+    ]
     report = build(tmp_path, source("a", *entries), encoder=encoder, chunk_tokens=2)
     assert report.counts == counts(indexed=2)
     assert encoder.encoded == 0
     held = contents(tmp_path)["passages"]
-    assert [held[id][2] for id in ("1", "2")] == [vector.astype(np.float16).tobytes() for vector in vectors]
+    assert [held[id][2] for id in ("1", "2")] == [
+        vector.astype(np.float16).tobytes() for vector in vectors
+    ]
 
 
 IDS = st.sampled_from("abcdef")
@@ -243,16 +266,23 @@ def test_any_sequence_of_records_ends_as_a_dictionary_would(
                 held = model.get(id)
                 least = held.metadata["version"] if held is not None else deleted.get(id, 0)
                 newer = entry.metadata["version"] > least
-                same_version = held is not None and entry.metadata["version"] == held.metadata["version"]
+                same_version = (
+                    held is not None and entry.metadata["version"] == held.metadata["version"]
+                )
                 if newer or (same_version and id not in in_source):
                     model[id] = entry
                     deleted.pop(id, None)
                 in_source.add(id)
     assert total.read == sum(map(len, runs))
-    assert total.read == total.indexed + total.updated + total.unchanged + total.deleted + total.rejected
+    assert (
+        total.read
+        == total.indexed + total.updated + total.unchanged + total.deleted + total.rejected
+    )
     assert total.indexed - total.deleted == len(model)
     held = contents(folder)
     assert held["records"] == len(model)
-    assert {id: (text, metadata["version"]) for id, (text, metadata, _) in held["passages"].items()} == {
+    assert {
+        id: (text, metadata["version"]) for id, (text, metadata, _) in held["passages"].items()
+    } == {
         id: (document.page_content, document.metadata["version"]) for id, document in model.items()
     }

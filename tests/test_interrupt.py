@@ -15,7 +15,10 @@ from tests.forked_python import ForkedPython
 from tests.loopback import PATIENCE
 from tests.openai_server import Call, OpenAIServer, Reply, faithful
 
-pytestmark = [pytest.mark.slow, pytest.mark.skipif(not hasattr(os, "fork"), reason="needs POSIX signals")]
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(not hasattr(os, "fork"), reason="needs POSIX signals"),
+]
 
 MAPPED = ["--retrieval", "bm25", "--route", "map_reduce", "--top-k", "16", "--partition-size", "1"]
 QUESTION = "Is metformin safe in severe kidney failure?"
@@ -40,7 +43,9 @@ def started(arguments: list[str]) -> subprocess.Popen[str]:
     return process
 
 
-def interrupted(process: subprocess.Popen[str] | ForkedPython, moment: Callable[[int], bool]) -> tuple[str, str]:
+def interrupted(
+    process: subprocess.Popen[str] | ForkedPython, moment: Callable[[int], bool]
+) -> tuple[str, str]:
     """Send a command one Ctrl-C at a moment, and return what it wrote until it ended.
 
     Args:
@@ -68,7 +73,9 @@ def asking(server: OpenAIServer, *route: str) -> ForkedPython:
     return ForkedPython(command, env={**os.environ, **key})
 
 
-@pytest.mark.parametrize(("route", "calls"), [(MAPPED, 16), (["--retrieval", "bm25", "--route", "vanilla"], 1)])
+@pytest.mark.parametrize(
+    ("route", "calls"), [(MAPPED, 16), (["--retrieval", "bm25", "--route", "vanilla"], 1)]
+)
 def test_a_question_to_a_model_that_hangs_ends_and_no_further_call_goes_out(
     route: list[str], calls: int, server: OpenAIServer
 ) -> None:
@@ -76,7 +83,10 @@ def test_a_question_to_a_model_that_hangs_ends_and_no_further_call_goes_out(
     output, errors = interrupted(asking(server, *route), lambda _: len(server.calls) == calls)
     assert output == ""
     assert re.search(r"Interrupted after [\d.]+ s\. Done: \d+ documents retrieved; ", errors)
-    assert f"Model calls: {calls}, {calls} of them dropped; 0 input and 0 output tokens were reported" in errors
+    assert (
+        f"Model calls: {calls}, {calls} of them dropped; 0 input and 0 output tokens were reported"
+        in errors
+    )
     assert len(server.calls) == server.arrived == calls
 
 
@@ -87,7 +97,9 @@ def test_a_question_tells_what_it_did_and_what_that_cost(server: OpenAIServer) -
     server.script = script
     _, errors = interrupted(asking(server, *MAPPED), lambda _: len(server.calls) == 16)
     counted = re.search(
-        r"(\d+) of 16 partitions read\. Model calls: 16, (\d+) of them dropped; ([\d,]+) input and ([\d,]+)", errors
+        r"(\d+) of 16 partitions read\. Model calls: 16, (\d+) of them dropped; ([\d,]+) input and "
+        r"([\d,]+)",
+        errors,
     )
     assert counted, errors
     read, dropped, given, made = (int(number.replace(",", "")) for number in counted.groups())

@@ -12,7 +12,9 @@ from briefcontext.knowledge.sources.jats import read_jats
 from briefcontext.knowledge.sources.source import Entry, Reject
 
 DATA = Path(__file__).resolve().parents[2] / "shared" / "data" / "pmc_nxml"
-needs_data = pytest.mark.skipif(not DATA.is_dir(), reason="the sample articles are not in this checkout")
+needs_data = pytest.mark.skipif(
+    not DATA.is_dir(), reason="the sample articles are not in this checkout"
+)
 
 PMC, DOI, PMID = (
     f"<article-id pub-id-type='{kind}'>{value}</article-id>"
@@ -27,7 +29,9 @@ MATH = "<mml:math xmlns:mml='http://www.w3.org/1998/Math/MathML'><mml:mi>x</mml:
 POWER = "<mml:mo>×</mml:mo><mml:msup><mml:mn>10</mml:mn><mml:mn>28</mml:mn></mml:msup>"
 
 
-def article(body: str = "", meta: str = PMC + TITLE, kind: str = "research-article", after: str = "") -> str:
+def article(
+    body: str = "", meta: str = PMC + TITLE, kind: str = "research-article", after: str = ""
+) -> str:
     front = f"<front><article-meta>{meta}</article-meta></front>"
     return f"<article article-type='{kind}'>{front}<body>{body}</body>{after}</article>"
 
@@ -45,7 +49,10 @@ def read_one(xml: str) -> Document:
 def sections(document: Document) -> list[tuple[str, str]]:
     """Headings and texts, the text without its heading."""
     text = document.page_content
-    found = [(heading, text[start:end]) for heading, start, end in json.loads(document.metadata["sections"])]
+    found = [
+        (heading, text[start:end])
+        for heading, start, end in json.loads(document.metadata["sections"])
+    ]
     assert all(section.startswith(heading) for heading, section in found)
     assert "".join(section for _, section in found) == text
     return [(heading, section.removeprefix(heading).strip("\n")) for heading, section in found]
@@ -300,13 +307,17 @@ def test_a_sample_article_is_read_whole(path: Path) -> None:
     assert [paragraph for paragraph in shown if paragraph not in text] == []
     references = flat(tree.xpath("//ref//article-title"))
     assert len(references) > 15
-    assert [reference for reference in references if len(reference) > 20 and reference in text] == []
+    assert [
+        reference for reference in references if len(reference) > 20 and reference in text
+    ] == []
     titles = flat(tree.xpath("//body//sec/title"))
     headings = [letters(heading) for heading, _ in sections(document)]
     own = [heading.rpartition("›")[2] for heading in headings]
     assert [heading for heading in own if heading in titles][-len(titles) :] == titles
     outer = tree.xpath("//body//sec[title and not(ancestor::boxed-text)]")
-    paths = ["›".join(flat([*sec.xpath("ancestor::sec/title"), sec.find("title")])) for sec in outer]
+    paths = [
+        "›".join(flat([*sec.xpath("ancestor::sec/title"), sec.find("title")])) for sec in outer
+    ]
     assert [path for path in paths if path not in headings] == []
     ids = {one.get("pub-id-type"): one.text for one in tree.xpath("//article-meta/article-id")}
     assert (document.id, document.metadata["pmid"]) == (f"PMC{ids['pmc']}", ids["pmid"])

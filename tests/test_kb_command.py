@@ -23,10 +23,14 @@ def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> 
 @pytest.fixture
 def index(monkeypatch: pytest.MonkeyPatch, run: Run, tmp_path: Path) -> Index:
     """Index paths into the base `kb` with an encoder that needs no weights."""
-    monkeypatch.setattr("briefcontext.knowledge.load_encoder", lambda name: HashingEncoder(name=name))
+    monkeypatch.setattr(
+        "briefcontext.knowledge.load_encoder", lambda name: HashingEncoder(name=name)
+    )
 
     def of(*arguments: str | Path) -> str:
-        code, out, err = run("index", *map(str, arguments), "--kb", str(tmp_path / "kb"), "--encoder", "minilm")
+        code, out, err = run(
+            "index", *map(str, arguments), "--kb", str(tmp_path / "kb"), "--encoder", "minilm"
+        )
         assert code == 0
         assert all("% " in line and "passages/s" in line for line in err.splitlines())
         return out
@@ -41,7 +45,9 @@ def folder(tmp_path: Path) -> Path:
     notes.mkdir()
     (notes / "gout.md").write_text("# Gout\n\nColchicine helps.")
     (notes / "flu.txt").write_text("Oseltamivir shortens influenza.")
-    (notes / "more.jsonl").write_text('{"id": "r1", "text": "Honey soothes."}\n{"id": "r2", "text": "Zinc helps."}\n')
+    (notes / "more.jsonl").write_text(
+        '{"id": "r1", "text": "Honey soothes."}\n{"id": "r2", "text": "Zinc helps."}\n'
+    )
     return notes
 
 
@@ -50,7 +56,9 @@ def held(tmp_path: Path) -> list[str]:
         return [document["source_id"] for document in base.documents()]
 
 
-def test_list_shows_each_document_once(run: Run, index: Index, folder: Path, tmp_path: Path) -> None:
+def test_list_shows_each_document_once(
+    run: Run, index: Index, folder: Path, tmp_path: Path
+) -> None:
     index(folder)
     code, out, _ = run("kb", "list", str(tmp_path / "kb"))
     assert code == 0
@@ -82,7 +90,9 @@ def test_what_is_removed_is_found_no_more_and_comes_back_when_its_file_is_indexe
     assert "indexed before" in index(folder)
 
 
-def test_the_bundled_base_stays_as_it_is(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_bundled_base_stays_as_it_is(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     code, _, err = run("kb", "remove", "demo", "demo-1")
     assert (code, list(tmp_path.iterdir())) == (2, [])
@@ -100,7 +110,9 @@ def test_of_several_ids_none_is_removed_when_one_is_not_held(
     assert "r1" in held(tmp_path)
 
 
-def test_a_file_keeps_its_id_whichever_folder_above_it_is_named(index: Index, folder: Path, tmp_path: Path) -> None:
+def test_a_file_keeps_its_id_whichever_folder_above_it_is_named(
+    index: Index, folder: Path, tmp_path: Path
+) -> None:
     inner = folder / "old"
     inner.mkdir()
     for path in (folder / "flu.txt", inner / "flu.txt"):
@@ -128,7 +140,9 @@ def test_sync_takes_out_what_files_of_the_folder_gave_that_are_gone_and_nothing_
     index(folder, other)
     (other / "kept.txt").unlink()
     (folder / "flu.txt").unlink()
-    (folder / "more.jsonl").write_text('{"id": "r2", "text": "Zinc helps."}\n{"id": "r3", "text": "Rest helps."}\n')
+    (folder / "more.jsonl").write_text(
+        '{"id": "r2", "text": "Zinc helps."}\n{"id": "r3", "text": "Rest helps."}\n'
+    )
     everything = ["notes/flu.txt", "notes/gout.md", "other/kept.txt", "r1", "r2", "r3"]
     stay = "1 record of files that are gone, or no longer hold them, remain in the base: --sync removes them."
     assert stay in index(folder)
@@ -140,7 +154,9 @@ def test_sync_takes_out_what_files_of_the_folder_gave_that_are_gone_and_nothing_
     assert "Removed" not in index(folder, "--sync")
 
 
-def test_sync_takes_out_the_rows_that_a_file_does_not_hold_any_more(index: Index, folder: Path, tmp_path: Path) -> None:
+def test_sync_takes_out_the_rows_that_a_file_does_not_hold_any_more(
+    index: Index, folder: Path, tmp_path: Path
+) -> None:
     index(folder)
     (folder / "more.jsonl").write_text('{"id": "r2", "text": "Zinc helps."}\n')
     (folder / "flu.txt").unlink()
@@ -148,7 +164,9 @@ def test_sync_takes_out_the_rows_that_a_file_does_not_hold_any_more(index: Index
     assert held(tmp_path) == ["notes/flu.txt", "notes/gout.md", "r2"]
 
 
-def test_sync_leaves_alone_what_lies_in_the_folder_and_was_not_read(index: Index, folder: Path, tmp_path: Path) -> None:
+def test_sync_leaves_alone_what_lies_in_the_folder_and_was_not_read(
+    index: Index, folder: Path, tmp_path: Path
+) -> None:
     index(folder)
     out = index(folder, "--format", "jsonl", "--sync")
     assert "Removed" not in out
@@ -156,7 +174,9 @@ def test_sync_leaves_alone_what_lies_in_the_folder_and_was_not_read(index: Index
     assert held(tmp_path) == ["notes/flu.txt", "notes/gout.md", "r1", "r2"]
 
 
-def test_sync_keeps_what_another_file_of_the_folder_still_has(index: Index, folder: Path, tmp_path: Path) -> None:
+def test_sync_keeps_what_another_file_of_the_folder_still_has(
+    index: Index, folder: Path, tmp_path: Path
+) -> None:
     (folder / "zz.jsonl").write_text('{"id": "r1", "text": "Honey soothes."}\n')
     index(folder)
     (folder / "zz.jsonl").unlink()
@@ -187,7 +207,9 @@ def test_a_file_that_cannot_be_read_is_told_as_skipped_and_never_as_indexed(
 ) -> None:
     (folder / "scan.bin").write_bytes(b"\0")
     skipped = f"skipped {folder}/scan.bin: its kind is not known"
-    assert {skipped, f"Why records were rejected: {tmp_path}/kb/rejects.jsonl"} <= set(index(folder).splitlines())
+    assert {skipped, f"Why records were rejected: {tmp_path}/kb/rejects.jsonl"} <= set(
+        index(folder).splitlines()
+    )
     again = index(folder)
     assert skipped in again
     assert "scan.bin: indexed before" not in again
@@ -216,25 +238,46 @@ def test_search_prints_text_section_and_source(
 ) -> None:
     monkeypatch.delenv("COLUMNS", raising=False)
     guide = tmp_path / "guide.md"
-    guide.write_text("# Cough in adults\n\n## Honey\n\nHoney soothes a cough.\nIt is safe in adults.\n")
+    guide.write_text(
+        "# Cough in adults\n\n## Honey\n\nHoney soothes a cough.\nIt is safe in adults.\n"
+    )
     index(guide)
     code, out, _ = run("kb", "search", str(tmp_path / "kb"), "honey cough", "--method", "bm25")
     assert code == 0
     first, second, text = out.splitlines()
     assert first.split()[0] == "1"
     assert first.endswith("Cough in adults")
-    assert second.split(" · ")[:2] == [f"     {tmp_path.name}/guide.md#0", "Cough in adults › Honey"]
+    assert second.split(" · ")[:2] == [
+        f"     {tmp_path.name}/guide.md#0",
+        "Cough in adults › Honey",
+    ]
     assert "Honey soothes a cough. It is safe in adults." in text
     assert run("kb", "search", str(tmp_path / "kb"), " ")[0] == 2
     assert (
-        "LivePubMed('medcpt') has no index of words" in run("kb", "search", "pubmed:", "honey", "--method", "bm25")[2]
+        "LivePubMed('medcpt') has no index of words"
+        in run("kb", "search", "pubmed:", "honey", "--method", "bm25")[2]
     )
 
 
-def test_search_says_what_became_of_an_article_and_what_kind_it_is(run: Run, index: Index, tmp_path: Path) -> None:
-    row = {"id": "r", "title": "Honey", "text": "Honey helped.", "retracted": True, "expression_of_concern": True}
+def test_search_says_what_became_of_an_article_and_what_kind_it_is(
+    run: Run, index: Index, tmp_path: Path
+) -> None:
+    row = {
+        "id": "r",
+        "title": "Honey",
+        "text": "Honey helped.",
+        "retracted": True,
+        "expression_of_concern": True,
+    }
     source = tmp_path / "trials.jsonl"
-    source.write_text(json.dumps({**row, "publication_types": ["Randomized Controlled Trial"], "year": 2011}))
+    source.write_text(
+        json.dumps({**row, "publication_types": ["Randomized Controlled Trial"], "year": 2011})
+    )
     index(source)
     _, out, _ = run("kb", "search", str(tmp_path / "kb"), "honey", "--method", "bm25")
-    assert out.splitlines()[1].split(" · ")[1:] == ["RETRACTED", "EXPRESSION OF CONCERN", "randomized trial", "2011"]
+    assert out.splitlines()[1].split(" · ")[1:] == [
+        "RETRACTED",
+        "EXPRESSION OF CONCERN",
+        "randomized trial",
+        "2011",
+    ]

@@ -25,7 +25,18 @@ from tests.forked_python import run_forked
 from tests.hashing_encoder import HashingEncoder
 from tests.loopback import PATIENCE
 
-WORDS = ["aspirin", "stroke", "fever", "gout", "sepsis", "asthma", "migraine", "trial", "cohort", "placebo"]
+WORDS = [
+    "aspirin",
+    "stroke",
+    "fever",
+    "gout",
+    "sepsis",
+    "asthma",
+    "migraine",
+    "trial",
+    "cohort",
+    "placebo",
+]
 SIZE = 700
 
 
@@ -38,7 +49,9 @@ def passage(number: int) -> Document:
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("bases") / "kb"
-    build_knowledge_base([passage(number) for number in range(SIZE)], folder, encoder=HashingEncoder())
+    build_knowledge_base(
+        [passage(number) for number in range(SIZE)], folder, encoder=HashingEncoder()
+    )
     return folder
 
 
@@ -93,7 +106,9 @@ def replace_rows(where: str, **values: object) -> Callable[[Path], None]:
         rows = table.read(table.data.schema.names, where)
         for name, value in values.items():
             column = pa.array([value] * len(rows), rows.schema.field(name).type)
-            rows = rows.set_column(rows.schema.get_field_index(name), rows.schema.field(name), column)
+            rows = rows.set_column(
+                rows.schema.get_field_index(name), rows.schema.field(name), column
+            )
         table.data.delete(where)
         table.append(rows)
         bring_up_to_date(table, "cosine", 0)
@@ -109,20 +124,36 @@ def garble(folder: Path, pattern: str) -> None:
 DAMAGES: dict[str, tuple[Callable[[Path], object], str]] = {
     "missing": (shutil.rmtree, "There is no knowledge base at"),
     "other": (lambda folder: (folder / "manifest.json").unlink(), "is not a knowledge base"),
-    "half-built": (stop_first_build, "half-built: wait until its build has ended, or finish it by the same"),
+    "half-built": (
+        stop_first_build,
+        "half-built: wait until its build has ended, or finish it by the same",
+    ),
     "newer": (
         lambda folder: edit_manifest(folder, format_version=99, shape="unknown"),
         "has format version 99, and this BriefContext reads up to 4: install a newer one",
     ),
-    "no JSON": (lambda folder: (folder / "manifest.json").write_text("{"), "manifest.json is damaged"),
-    "no text": (lambda folder: (folder / "manifest.json").write_bytes(b"\xff\xfe\xff"), "manifest.json is damaged"),
-    "no object": (lambda folder: (folder / "manifest.json").write_text("[]"), "manifest.json is damaged"),
-    "not all tables": (lambda folder: edit_manifest(folder, versions={"passages": 1}), r"damaged \(versions: "),
+    "no JSON": (
+        lambda folder: (folder / "manifest.json").write_text("{"),
+        "manifest.json is damaged",
+    ),
+    "no text": (
+        lambda folder: (folder / "manifest.json").write_bytes(b"\xff\xfe\xff"),
+        "manifest.json is damaged",
+    ),
+    "no object": (
+        lambda folder: (folder / "manifest.json").write_text("[]"),
+        "manifest.json is damaged",
+    ),
+    "not all tables": (
+        lambda folder: edit_manifest(folder, versions={"passages": 1}),
+        r"damaged \(versions: ",
+    ),
     "no time": (lambda folder: leave_out(folder, "updated"), r"damaged \(updated: "),
     "no encoder": (lambda folder: edit_manifest(folder, encoder=None), r"damaged \(encoder: "),
     "old": (
         lambda folder: edit_manifest(folder, format_version=1, collection=3),
-        "built by an earlier BriefContext, .* build it anew with `briefcontext index SOURCE --kb DIR`",
+        "built by an earlier BriefContext, .* build it anew with `briefcontext index SOURCE --kb "
+        "DIR`",
     ),
 }
 
@@ -162,7 +193,9 @@ def test_passages_that_cannot_be_read_are_one_clear_error(copied: Path, damage: 
 
 def test_a_file_is_not_a_knowledge_base(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    with pytest.raises(KnowledgeBaseError, match=r"is a file: make a knowledge base of it with `briefcontext index"):
+    with pytest.raises(
+        KnowledgeBaseError, match=r"is a file: make a knowledge base of it with `briefcontext index"
+    ):
         KnowledgeBase.open(tmp_path / "file")
 
 
@@ -175,7 +208,9 @@ def test_a_file_is_not_a_knowledge_base(tmp_path: Path) -> None:
         (HashingEncoder(metric="ip"), "metric 'cosine'"),
     ],
 )
-def test_another_encoder_than_it_was_built_with_is_refused(built: Path, encoder: HashingEncoder, message: str) -> None:
+def test_another_encoder_than_it_was_built_with_is_refused(
+    built: Path, encoder: HashingEncoder, message: str
+) -> None:
     with pytest.raises(KnowledgeBaseError) as raised:
         KnowledgeBase.open(built, encoder=encoder)
     assert message in str(raised.value)
@@ -199,7 +234,9 @@ def test_search_ranks_by_similarity(tmp_path: Path, metric: Literal["cosine", "i
     build_knowledge_base(documents, tmp_path, encoder=encoder)
     query = encoder.encode_queries(["aspirin for stroke"])[0]
     vectors = encoder.encode_passages([("", document.page_content) for document in documents])
-    scores = {str(document.id): score for document, score in zip(documents, vectors @ query, strict=True)}
+    scores = {
+        str(document.id): score for document, score in zip(documents, vectors @ query, strict=True)
+    }
     with KnowledgeBase.open(tmp_path, encoder=encoder) as base:
         found = base.search("aspirin for stroke", 20)
     assert [document.metadata["rank"] for document in found] == list(range(1, 21))
@@ -212,7 +249,9 @@ def test_search_ranks_by_similarity(tmp_path: Path, metric: Literal["cosine", "i
 
 
 def test_equal_scores_are_in_the_order_of_ids(tmp_path: Path) -> None:
-    documents = [Document(id=id, page_content="The same.", metadata={"source_id": id}) for id in "cadb"]
+    documents = [
+        Document(id=id, page_content="The same.", metadata={"source_id": id}) for id in "cadb"
+    ]
     build_knowledge_base(documents, tmp_path, encoder=HashingEncoder())
     with KnowledgeBase.open(tmp_path, encoder=HashingEncoder()) as base:
         assert [document.id for document in base.search("same", 4)] == ["a", "b", "c", "d"]
@@ -226,7 +265,9 @@ def test_more_passages_than_there_are_gives_all_of_them(base: KnowledgeBase) -> 
 
 
 def test_a_deep_search_finds_what_is_nearest(base: KnowledgeBase) -> None:
-    vectors = HashingEncoder().encode_passages([("", passage(number).page_content) for number in range(SIZE)])
+    vectors = HashingEncoder().encode_passages(
+        [("", passage(number).page_content) for number in range(SIZE)]
+    )
     similarity = vectors @ HashingEncoder().encode_queries(["sepsis trial"])[0]
     nearest = {passage(int(number)).id for number in np.argsort(-similarity)[:512]}
     found = {document.id for document in base.search("sepsis trial", 512)}
@@ -259,13 +300,17 @@ def test_passages_come_in_the_order_asked_for(base: KnowledgeBase) -> None:
 
 
 def test_a_passage_that_is_not_held_is_an_error_that_names_it(base: KnowledgeBase) -> None:
-    with pytest.raises(KnowledgeBaseError, match=r"no passage 'x' \(nor 1 more that were asked for\)"):
+    with pytest.raises(
+        KnowledgeBaseError, match=r"no passage 'x' \(nor 1 more that were asked for\)"
+    ):
         base.get(["p001", "x", "y"])
 
 
 def test_retracted_passages_are_found_marked_and_counted(base: KnowledgeBase) -> None:
     assert base.manifest.retracted == 7
-    marked = [document.id for document in base.search("fever", SIZE) if document.metadata["retracted"]]
+    marked = [
+        document.id for document in base.search("fever", SIZE) if document.metadata["retracted"]
+    ]
     assert sorted(marked) == [f"p{number:03d}" for number in range(0, SIZE, 100)]
 
 
@@ -273,7 +318,9 @@ def test_terms_are_counted_over_all_passages(base: KnowledgeBase) -> None:
     statistics = base.term_statistics
     assert statistics is not None
     assert statistics.n_documents == SIZE
-    assert statistics.document_frequency("gout") == sum("gout" in passage(n).page_content for n in range(SIZE))
+    assert statistics.document_frequency("gout") == sum(
+        "gout" in passage(n).page_content for n in range(SIZE)
+    )
 
 
 def test_many_threads_may_search_at_once(base: KnowledgeBase) -> None:
@@ -319,7 +366,9 @@ search()
 @pytest.mark.slow
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 @pytest.mark.parametrize("before", ["import", "use"])
-def test_a_process_forked_from_one_that_has_searched_is_told_so_and_does_not_hang(before: str, built: Path) -> None:
+def test_a_process_forked_from_one_that_has_searched_is_told_so_and_does_not_hang(
+    before: str, built: Path
+) -> None:
     told = run_forked(["-c", FORK, str(built), before], timeout=PATIENCE).stdout.splitlines()
     if before == "use":
         assert 'start processes by the method "spawn" or "forkserver"' in told.pop(1)
@@ -343,7 +392,12 @@ def test_info_says_what_it_is(built: Path) -> None:
         "metric": "cosine",
         "text_format": "title and text",
     }
-    assert (info["passages"], info["records"], info["retracted"], info["chunk_tokens"]) == (SIZE, SIZE, 7, None)
+    assert (info["passages"], info["records"], info["retracted"], info["chunk_tokens"]) == (
+        SIZE,
+        SIZE,
+        7,
+        None,
+    )
     assert (info["counts"]["read"], info["counts"]["indexed"]) == (SIZE, SIZE)
     assert info["bytes"] > SIZE * 16 * 4
     assert json.loads(json.dumps(info)) == info
@@ -354,21 +408,36 @@ def test_a_sound_base_has_no_problems(base: KnowledgeBase) -> None:
 
 
 PROBLEMS: dict[str, tuple[Callable[[Path], object], str]] = {
-    "record count": (lambda folder: edit_manifest(folder, records=1), "There are 700 records, and there should be 1"),
-    "retracted": (lambda folder: edit_manifest(folder, retracted=1), "There are 7 passages of retracted records"),
-    "passage gone": (change_passages(lambda table: table.delete("id", ["p009"])), "There are 699 passages"),
+    "record count": (
+        lambda folder: edit_manifest(folder, records=1),
+        "There are 700 records, and there should be 1",
+    ),
+    "retracted": (
+        lambda folder: edit_manifest(folder, retracted=1),
+        "There are 7 passages of retracted records",
+    ),
+    "passage gone": (
+        change_passages(lambda table: table.delete("id", ["p009"])),
+        "There are 699 passages",
+    ),
     "not indexed": (
-        change_passages(lambda table: table.append(table.read(table.data.schema.names, "id = 'p009'"))),
+        change_passages(
+            lambda table: table.append(table.read(table.data.schema.names, "id = 'p009'"))
+        ),
         "The index of terms has 700 of 701 passages",
     ),
     "other vectors": (
         replace_rows("true", vector=[1.0] * 16),
         "'p000' has a vector that its text no longer gives",
     ),
-    "other text": (replace_rows("true", text="New."), "'p000' has a vector that its text no longer gives"),
+    "other text": (
+        replace_rows("true", text="New."),
+        "'p000' has a vector that its text no longer gives",
+    ),
     "update stopped": (
         stop_update,
-        "An update of .* is not complete, and questions are answered from the state before it: wait until",
+        "An update of .* is not complete, and questions are answered from the state before it: "
+        "wait until",
     ),
     "indexes gone": (
         lambda folder: shutil.rmtree(folder / "passages.lance" / "_indices"),

@@ -14,8 +14,14 @@ from tests.studio_server import clean_environment, langgraph_dev
 pytestmark = pytest.mark.slow
 
 MINE, ANOTHERS = "correct-horse-battery-staple", "incorrect-donkey-battery-staple"
-RUN = {"assistant_id": "briefcontext", "input": {"question": "Which drug is first choice for type 2 diabetes?"}}
-STEERED = {"assistant_id": "briefcontext", "command": {"goto": [{"node": "extract", "input": {}}] * 300}}
+RUN = {
+    "assistant_id": "briefcontext",
+    "input": {"question": "Which drug is first choice for type 2 diabetes?"},
+}
+STEERED = {
+    "assistant_id": "briefcontext",
+    "command": {"goto": [{"node": "extract", "input": {}}] * 300},
+}
 """Three hundred model calls, and no question."""
 NOBODYS = "00000000-0000-4000-8000-000000000000"
 
@@ -29,7 +35,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def url(folder: Path) -> Iterator[str]:
     """A server with two tokens."""
-    with langgraph_dev(folder, clean_environment(BRIEFCONTEXT_TOKEN=f"{MINE} {ANOTHERS}")) as running:
+    with langgraph_dev(
+        folder, clean_environment(BRIEFCONTEXT_TOKEN=f"{MINE} {ANOTHERS}")
+    ) as running:
         yield running
 
 
@@ -76,7 +84,11 @@ def test_a_thread_of_one_token_is_none_of_anothers(
     with client(url, ANOTHERS) as another, client(url, MINE) as mine:
         theirs = another.request(method, path.format(**thread), json=body)
         assert "type 2 diabetes" not in theirs.text
-        assert theirs.status_code >= 400 or theirs.text == "[]" or "404: Thread not found" in theirs.text
+        assert (
+            theirs.status_code >= 400
+            or theirs.text == "[]"
+            or "404: Thread not found" in theirs.text
+        )
         kept = mine.get(f"/threads/{thread['thread']}").json()
     assert kept["metadata"]["owner"] != "somebody else"
     assert kept["values"]["answer"]
@@ -87,9 +99,13 @@ def test_each_token_finds_only_its_own_threads(url: str, thread: dict[str, Any])
         assert another.post("/threads/search", json={}).json() == []
         assert another.post("/threads/count", json={}).json() == 0
         own = another.post("/threads", json={}).json()["thread_id"]
-        assert [found["thread_id"] for found in another.post("/threads/search", json={}).json()] == [own]
+        assert [
+            found["thread_id"] for found in another.post("/threads/search", json={}).json()
+        ] == [own]
         assert own not in mine.post("/threads/search", json={}).text
-        taken = another.post("/threads", json={"thread_id": thread["thread"], "if_exists": "do_nothing"})
+        taken = another.post(
+            "/threads", json={"thread_id": thread["thread"], "if_exists": "do_nothing"}
+        )
         assert taken.status_code >= 400 or "diabetes" not in taken.text
         assert another.delete(f"/threads/{own}").is_success
 
@@ -117,7 +133,9 @@ def test_each_token_finds_only_its_own_threads(url: str, thread: dict[str, Any])
         ("POST", "/runs/wait", {**RUN, "input": {**RUN["input"], "documents": [{}] * 129}}),
     ],
 )
-def test_what_is_not_listed_is_not_served(method: str, path: str, body: Any, url: str, thread: dict[str, Any]) -> None:
+def test_what_is_not_listed_is_not_served(
+    method: str, path: str, body: Any, url: str, thread: dict[str, Any]
+) -> None:
     with client(url, MINE) as mine:
         assert mine.request(method, path, json=body).status_code == 403
         assert mine.get(f"/threads/{thread['thread']}").is_success
@@ -152,7 +170,13 @@ def test_studio_may_ask_and_no_other_site(url: str) -> None:
 
 def test_no_token_is_logged_or_kept(url: str, folder: Path, thread: dict[str, Any]) -> None:
     with client(url, MINE) as mine:
-        told = "".join(mine.get(path.format(**thread)).text for method, path, _ in OF_A_THREAD if method == "GET")
+        told = "".join(
+            mine.get(path.format(**thread)).text
+            for method, path, _ in OF_A_THREAD
+            if method == "GET"
+        )
     kept = [file.read_bytes() for file in folder.rglob("*") if file.is_file()]
     assert (folder / "server.log").read_bytes() in kept
-    assert not any(token.encode() in text for token in (MINE, ANOTHERS) for text in [*kept, told.encode()])
+    assert not any(
+        token.encode() in text for token in (MINE, ANOTHERS) for text in [*kept, told.encode()]
+    )

@@ -106,8 +106,14 @@ class LimiterMachine(RuleBasedStateMachine):
     @invariant()
     def nothing_waits_without_need(self) -> None:
         firsts = {asked.model: asked for asked in reversed(self.waiting)}
-        ready = [asked for asked in self.waiting if asked is firsts[asked.model] and self._rate_allows(asked)]
-        assert not ready or any(len(self.in_flight) >= asked.limits.max_concurrent_calls for asked in ready)
+        ready = [
+            asked
+            for asked in self.waiting
+            if asked is firsts[asked.model] and self._rate_allows(asked)
+        ]
+        assert not ready or any(
+            len(self.in_flight) >= asked.limits.max_concurrent_calls for asked in ready
+        )
 
     def teardown(self) -> None:
         for _ in range(1000):

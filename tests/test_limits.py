@@ -147,7 +147,11 @@ def test_threads_and_tasks_start_in_the_order_in_which_they_asked(limiter: Limit
                     if number % 2:
                         waiting.append(asyncio.ensure_future(numbered(number)))
                     else:
-                        waiting.append(asyncio.get_running_loop().run_in_executor(pool, wait_for, numbered(number)))
+                        waiting.append(
+                            asyncio.get_running_loop().run_in_executor(
+                                pool, wait_for, numbered(number)
+                            )
+                        )
                     async with asyncio.timeout(PATIENCE):
                         while len(asked) == number:
                             await asyncio.sleep(0)
@@ -210,7 +214,9 @@ async def test_a_place_is_free_again_after_an_error(places: Places, limiter: Lim
     assert places.taken == 0
 
 
-async def test_a_call_in_flight_that_is_cancelled_gives_its_place_back(places: Places, limiter: Limiter) -> None:
+async def test_a_call_in_flight_that_is_cancelled_gives_its_place_back(
+    places: Places, limiter: Limiter
+) -> None:
     async def endless() -> None:
         async with limiter.slot(ONE):
             await asyncio.Event().wait()
@@ -223,8 +229,12 @@ async def test_a_call_in_flight_that_is_cancelled_gives_its_place_back(places: P
     assert places.taken == 0
 
 
-@pytest.mark.parametrize("admitted_first", [False, True], ids=["while it waits", "as it is admitted"])
-async def test_a_cancelled_wait_leaves_nothing_behind(places: Places, limiter: Limiter, admitted_first: bool) -> None:
+@pytest.mark.parametrize(
+    "admitted_first", [False, True], ids=["while it waits", "as it is admitted"]
+)
+async def test_a_cancelled_wait_leaves_nothing_behind(
+    places: Places, limiter: Limiter, admitted_first: bool
+) -> None:
     started: list[int] = []
 
     async def numbered(number: int) -> None:
@@ -256,7 +266,9 @@ def test_asyncio_run_may_be_called_again_and_again(limiter: Limiter) -> None:
     assert crowd.done == 15
 
 
-def test_a_call_whose_event_loop_was_closed_gives_its_place_back_when_it_ends(places: Places, limiter: Limiter) -> None:
+def test_a_call_whose_event_loop_was_closed_gives_its_place_back_when_it_ends(
+    places: Places, limiter: Limiter
+) -> None:
     crowd = Crowd(limiter, ONE)
     loop = asyncio.new_event_loop()
     coroutine = on_loop(crowd._call())
@@ -300,7 +312,9 @@ def test_ctrl_c_ends_a_wait(places: Places, limiter: Limiter) -> None:
 
 
 @pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="needs interval timers")
-@pytest.mark.filterwarnings("ignore:coroutine .* was never awaited", "ignore::pytest.PytestUnraisableExceptionWarning")
+@pytest.mark.filterwarnings(
+    "ignore:coroutine .* was never awaited", "ignore::pytest.PytestUnraisableExceptionWarning"
+)
 def test_ctrl_c_at_any_moment_leaves_nothing_behind(places: Places, limiter: Limiter) -> None:
     def interrupt(signum: int, frame: object) -> None:
         raise KeyboardInterrupt
@@ -310,7 +324,8 @@ def test_ctrl_c_at_any_moment_leaves_nothing_behind(places: Places, limiter: Lim
         return places.taken
 
     before = signal.signal(signal.SIGALRM, interrupt)
-    # An exception in a callback of the garbage collector, and other packages have such callbacks, never gets out.
+    # An exception in a callback of the garbage collector, and other packages have such callbacks,
+    # never gets out.
     gc.disable()
     try:
         for number in range(500):

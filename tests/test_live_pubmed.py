@@ -28,7 +28,12 @@ from briefcontext.knowledge.encoders import Encoder
 from briefcontext.knowledge.encoders.encoder import titled_text, unit_vectors
 from briefcontext.knowledge.pubmed import eutilities
 from briefcontext.knowledge.pubmed.eutilities import EUtilities
-from briefcontext.knowledge.pubmed.live import MOST_WORDS, LivePubMed, pubmed_filters, pubmed_queries
+from briefcontext.knowledge.pubmed.live import (
+    MOST_WORDS,
+    LivePubMed,
+    pubmed_filters,
+    pubmed_queries,
+)
 from briefcontext.knowledge.sources.pubmed_xml import read_pubmed_xml
 from briefcontext.knowledge.store.filters import Filters
 from briefcontext.retrievers.knowledge_base import DenseRetriever, MedCPTRetriever
@@ -41,7 +46,8 @@ SAMPLES = [
     for name in ("pubmedpy_efetch.xml", "biopython_pubmed7.xml", "jcore_pubmedsample18n0001.xml.gz")
 ]
 needs_samples = pytest.mark.skipif(
-    not all(path.is_file() for path in SAMPLES), reason="the sample PubMed files are not in this checkout"
+    not all(path.is_file() for path in SAMPLES),
+    reason="the sample PubMed files are not in this checkout",
 )
 
 KEY, EMAIL = "0123456789abcdef", "someone+pubmed@example.org"
@@ -145,10 +151,16 @@ def open_live(ncbi: EUtilsServer, rate: CountingRate) -> Iterator[Open]:
     opened: list[LivePubMed] = []
 
     def open_one(
-        encoder: Encoder | None = None, *, candidates: int = 100, url: str = ncbi.url, timeout: float = 20
+        encoder: Encoder | None = None,
+        *,
+        candidates: int = 100,
+        url: str = ncbi.url,
+        timeout: float = 20,
     ) -> LivePubMed:
         client = EUtilities(url, timeout=timeout, rate=rate)
-        opened.append(LivePubMed(encoder or WordCountEncoder(), candidates=candidates, eutilities=client))
+        opened.append(
+            LivePubMed(encoder or WordCountEncoder(), candidates=candidates, eutilities=client)
+        )
         return opened[-1]
 
     yield open_one
@@ -173,7 +185,11 @@ def ids(documents: Sequence[Document]) -> list[str | None]:
     [
         (
             "Does aspirin help in gout?",
-            ["aspirin help gout", "(aspirin help) OR (aspirin gout) OR (help gout)", "aspirin OR help OR gout"],
+            [
+                "aspirin help gout",
+                "(aspirin help) OR (aspirin gout) OR (help gout)",
+                "aspirin OR help OR gout",
+            ],
         ),
         ("Aspirin and gout", ["aspirin gout", "aspirin OR gout"]),
         ("What is gout? GOUT!", ["gout"]),
@@ -225,7 +241,10 @@ def test_no_question_brings_operators_tags_or_wildcards_of_its_own(question: str
             Filters(None, 2020, ("Randomised Controlled Trial",)),
             '(1000:2020[dp]) AND ("Randomized Controlled Trial"[pt])',
         ),
-        (Filters(journals=('BMJ"[ta] OR "a',), languages=("en",)), '("BMJ [ta] OR a"[ta]) AND ("eng"[la])'),
+        (
+            Filters(journals=('BMJ"[ta] OR "a',), languages=("en",)),
+            '("BMJ [ta] OR a"[ta]) AND ("eng"[la])',
+        ),
     ],
 )
 def test_filters_are_clauses_of_a_query(filters: Filters, added: str) -> None:
@@ -274,7 +293,9 @@ def test_records_carry_the_readers_metadata(live: LivePubMed) -> None:
     assert document.metadata["url"] == "https://pubmed.ncbi.nlm.nih.gov/14/"
 
 
-def test_queries_are_relaxed_until_there_are_enough_candidates(ncbi: EUtilsServer, open_live: Open) -> None:
+def test_queries_are_relaxed_until_there_are_enough_candidates(
+    ncbi: EUtilsServer, open_live: Open
+) -> None:
     question = "aspirin stroke colchicine"
     relaxed = pubmed_queries(question)
     assert set(ids(open_live().search(question, 4))) == {"11", "12", "13", "14"}
@@ -290,12 +311,16 @@ def test_candidates_of_stricter_queries_come_first(ncbi: EUtilsServer, open_live
     assert [len(batch) for batch in ncbi.fetched()] == [3]
 
 
-def test_more_candidates_are_ranked_when_more_are_asked_for(ncbi: EUtilsServer, open_live: Open) -> None:
+def test_more_candidates_are_ranked_when_more_are_asked_for(
+    ncbi: EUtilsServer, open_live: Open
+) -> None:
     assert len(open_live(candidates=1).search("aspirin", 3)) == 3
     assert ncbi.calls[0].fields["retmax"] == "3"
 
 
-def test_more_in_place_of_retracted_records_costs_no_further_request(ncbi: EUtilsServer, live: LivePubMed) -> None:
+def test_more_in_place_of_retracted_records_costs_no_further_request(
+    ncbi: EUtilsServer, live: LivePubMed
+) -> None:
     graph = build_graph(reader=PassageReader(), retriever=DenseRetriever(knowledge_base=live))
     answer = graph.invoke({"question": QUESTION}, context={"top_k": 2})["answer"]
     assert any("14" in message for message in messages(answer, "retracted_left_out"))
@@ -303,7 +328,9 @@ def test_more_in_place_of_retracted_records_costs_no_further_request(ncbi: EUtil
     assert len(ncbi.fetched()) == 1
 
 
-def test_what_is_remembered_of_a_question_is_not_shared(ncbi: EUtilsServer, live: LivePubMed) -> None:
+def test_what_is_remembered_of_a_question_is_not_shared(
+    ncbi: EUtilsServer, live: LivePubMed
+) -> None:
     live.search(QUESTION, 1)[0].metadata["title"] = "changed"
     assert live.search(QUESTION, 1)[0].metadata["title"] == "Aspirin after stroke."
     live.search("gout", 1)
@@ -324,7 +351,9 @@ def test_equal_scores_stay_in_pubmeds_order(ncbi: EUtilsServer, live: LivePubMed
 
 def test_records_are_fetched_in_batches_of_two_hundred(ncbi: EUtilsServer, open_live: Open) -> None:
     ncbi.records.clear()
-    ncbi.add(article_set(*(citation(str(n), f"Trial {n}.", "Aspirin was tried.") for n in range(1, 451))))
+    ncbi.add(
+        article_set(*(citation(str(n), f"Trial {n}.", "Aspirin was tried.") for n in range(1, 451)))
+    )
     found = open_live(candidates=450).search("Aspirin trial 77", 450)
     assert [len(batch) for batch in ncbi.fetched()] == [200, 200, 50]
     assert len(set(ids(found))) == 450
@@ -352,24 +381,40 @@ def test_records_that_pubmed_does_not_return_are_logged(
     assert "no readable record for PMID 404" in caplog.text
 
 
-def test_nothing_readable_among_hits_is_an_error_and_not_no_hits(ncbi: EUtilsServer, live: LivePubMed) -> None:
+def test_nothing_readable_among_hits_is_an_error_and_not_no_hits(
+    ncbi: EUtilsServer, live: LivePubMed
+) -> None:
     ncbi.faults += [Fault(body=b'{"esearchresult": {"idlist": ["404"]}}')] * 2
-    with pytest.raises(KnowledgeBaseError, match=r"None of the records that PubMed found \(1\) can be read"):
+    with pytest.raises(
+        KnowledgeBaseError, match=r"None of the records that PubMed found \(1\) can be read"
+    ):
         live.search("aspirin gout", 2)
 
 
 @pytest.mark.slow
 @needs_samples
-def test_real_records_are_found_by_their_titles_as_the_reader_reads_them(ncbi: EUtilsServer, open_live: Open) -> None:
+def test_real_records_are_found_by_their_titles_as_the_reader_reads_them(
+    ncbi: EUtilsServer, open_live: Open
+) -> None:
     ncbi.records.clear()
     for path in SAMPLES:
         ncbi.add_file(path)
-    xml = b"<PubmedArticleSet>" + b"".join(record.xml for record in ncbi.records.values()) + b"</PubmedArticleSet>"
-    read = {str(entry.id): entry for entry in read_pubmed_xml(io.BytesIO(xml)) if isinstance(entry, Document)}
+    xml = (
+        b"<PubmedArticleSet>"
+        + b"".join(record.xml for record in ncbi.records.values())
+        + b"</PubmedArticleSet>"
+    )
+    read = {
+        str(entry.id): entry
+        for entry in read_pubmed_xml(io.BytesIO(xml))
+        if isinstance(entry, Document)
+    }
     assert len(read) > 150
     live = open_live(candidates=5)
     for pmid, document in read.items():
-        (same,) = [found for found in live.search(document.metadata["title"], 3) if found.id == pmid]
+        (same,) = [
+            found for found in live.search(document.metadata["title"], 3) if found.id == pmid
+        ]
         assert same.page_content == document.page_content
         assert {name: same.metadata[name] for name in document.metadata} == document.metadata
 
@@ -388,7 +433,13 @@ def test_requests_carry_what_ncbi_asks_for(
         identity |= {"api_key": KEY, "email": EMAIL}
     open_live(candidates=2).search("aspirin", 1)
     search, fetch = ncbi.calls
-    fields = {"db": "pubmed", "term": "aspirin", "retmode": "json", "retmax": "2", "sort": "relevance"}
+    fields = {
+        "db": "pubmed",
+        "term": "aspirin",
+        "retmode": "json",
+        "retmax": "2",
+        "sort": "relevance",
+    }
     assert search.fields == fields | identity
     fields = {"db": "pubmed", "id": "11,12", "retmode": "xml", "rettype": "abstract"}
     assert fetch.fields == fields | identity
@@ -396,7 +447,9 @@ def test_requests_carry_what_ncbi_asks_for(
 
 
 @pytest.mark.parametrize(("key", "per_second"), [("", 3), (KEY, 10)])
-def test_all_clients_of_a_process_share_ncbis_rate(monkeypatch: pytest.MonkeyPatch, key: str, per_second: int) -> None:
+def test_all_clients_of_a_process_share_ncbis_rate(
+    monkeypatch: pytest.MonkeyPatch, key: str, per_second: int
+) -> None:
     monkeypatch.setenv("NCBI_API_KEY", key)
     with (
         closing(EUtilities()) as one,
@@ -410,7 +463,9 @@ def test_all_clients_of_a_process_share_ncbis_rate(monkeypatch: pytest.MonkeyPat
         assert one.rate.max_bucket_size == 1
 
 
-def test_every_request_waits_for_its_turn(live: LivePubMed, ncbi: EUtilsServer, rate: CountingRate) -> None:
+def test_every_request_waits_for_its_turn(
+    live: LivePubMed, ncbi: EUtilsServer, rate: CountingRate
+) -> None:
     live.search(QUESTION, 4)
     assert rate.turns == len(ncbi.calls) > 1
 
@@ -419,8 +474,12 @@ def http_date(seconds: int) -> str:
     return format_datetime(datetime.now(UTC) + timedelta(seconds=seconds), usegmt=True)
 
 
-RATE_LIMIT = b'{"error":"API rate limit exceeded","api-key":"%s","count":"4","limit":"3"}' % KEY.encode()
-BACKEND = b'{"esearchresult":{"ERROR":"Search Backend failed:\n Database is not supported: pubmed"}}'
+RATE_LIMIT = (
+    b'{"error":"API rate limit exceeded","api-key":"%s","count":"4","limit":"3"}' % KEY.encode()
+)
+BACKEND = (
+    b'{"esearchresult":{"ERROR":"Search Backend failed:\n Database is not supported: pubmed"}}'
+)
 
 
 @pytest.mark.parametrize(
@@ -444,7 +503,12 @@ BACKEND = b'{"esearchresult":{"ERROR":"Search Backend failed:\n Database is not 
 )
 @pytest.mark.parametrize("utility", ["esearch", "efetch"])
 def test_a_fault_that_passes_is_only_a_delay(
-    ncbi: EUtilsServer, open_live: Open, pauses: list[float], fault: Fault, pause: float | None, utility: str
+    ncbi: EUtilsServer,
+    open_live: Open,
+    pauses: list[float],
+    fault: Fault,
+    pause: float | None,
+    utility: str,
 ) -> None:
     live = open_live(candidates=1)
     if utility == "esearch":
@@ -472,7 +536,9 @@ def test_a_fault_that_stays_is_one_error_after_four_tries(
     ncbi: EUtilsServer, open_live: Open, pauses: list[float], fault: Fault, reason: str
 ) -> None:
     ncbi.faults += [fault] * 4
-    with pytest.raises(KnowledgeBaseError, match=rf"127\.0\.0\.1:\d+: esearch failed 4 times.*{reason}") as raised:
+    with pytest.raises(
+        KnowledgeBaseError, match=rf"127\.0\.0\.1:\d+: esearch failed 4 times.*{reason}"
+    ) as raised:
         open_live(timeout=0.05 if fault.hang else 20).search(QUESTION, 3)
     assert "--kb DIR" in str(raised.value)
     assert "\n" not in str(raised.value)
@@ -506,7 +572,11 @@ def test_a_long_retry_after_is_told_and_not_waited_for(
             b'{"error":"API key invalid","api-key":"%s","type":"invalid"}' % KEY.encode(),
             "refused the API key.*correct NCBI_API_KEY",
         ),
-        (200, b'{"error":"API key %s is wrong"}' % KEY.encode(), r"refused the API key.*\*\*\* is wrong"),
+        (
+            200,
+            b'{"error":"API key %s is wrong"}' % KEY.encode(),
+            r"refused the API key.*\*\*\* is wrong",
+        ),
         (
             400,
             b"<eFetchResult><ERROR>Bad request of someone%2Bpubmed%40example.org</ERROR></eFetchResult>",
@@ -517,7 +587,12 @@ def test_a_long_retry_after_is_told_and_not_waited_for(
     ],
 )
 def test_a_refusal_is_an_error_at_once(
-    ncbi: EUtilsServer, open_live: Open, monkeypatch: pytest.MonkeyPatch, status: int, body: bytes, says: str
+    ncbi: EUtilsServer,
+    open_live: Open,
+    monkeypatch: pytest.MonkeyPatch,
+    status: int,
+    body: bytes,
+    says: str,
 ) -> None:
     monkeypatch.setenv("NCBI_API_KEY", KEY)
     monkeypatch.setenv("NCBI_EMAIL", EMAIL)
@@ -535,7 +610,10 @@ def test_a_server_that_is_not_there_is_one_error(open_live: Open) -> None:
 
 
 def test_key_and_email_show_up_in_no_error_and_no_log(
-    ncbi: EUtilsServer, open_live: Open, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    ncbi: EUtilsServer,
+    open_live: Open,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     monkeypatch.setenv("NCBI_API_KEY", KEY)
     monkeypatch.setenv("NCBI_EMAIL", EMAIL)
@@ -551,10 +629,14 @@ def test_key_and_email_show_up_in_no_error_and_no_log(
     assert EMAIL not in shown
 
 
-@pytest.mark.parametrize("address", ["eutils", "ftp://example.org/", "http://", "http://host:port/"])
+@pytest.mark.parametrize(
+    "address", ["eutils", "ftp://example.org/", "http://", "http://host:port/"]
+)
 def test_a_bad_address_is_an_error_at_once(monkeypatch: pytest.MonkeyPatch, address: str) -> None:
     monkeypatch.setenv("BRIEFCONTEXT_EUTILS_URL", address)
-    with pytest.raises(KnowledgeBaseError, match=r"is not an address of the E-utilities.*BRIEFCONTEXT_EUTILS_URL"):
+    with pytest.raises(
+        KnowledgeBaseError, match=r"is not an address of the E-utilities.*BRIEFCONTEXT_EUTILS_URL"
+    ):
         LivePubMed(WordCountEncoder())
 
 
@@ -565,7 +647,9 @@ def test_a_bad_proxy_is_an_error_at_once(monkeypatch: pytest.MonkeyPatch) -> Non
     assert "secret" not in str(raised.value)
 
 
-def test_the_address_can_come_from_the_environment(ncbi: EUtilsServer, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_address_can_come_from_the_environment(
+    ncbi: EUtilsServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("BRIEFCONTEXT_EUTILS_URL", f"{ncbi.url}/")
     with closing(LivePubMed(WordCountEncoder())) as live:
         assert ids(live.source("12")) == ["12"]
@@ -598,7 +682,9 @@ def test_several_threads_may_search_at_once(live: LivePubMed) -> None:
     alone = {question: ids(live.search(question, 2)) for question in questions}
     together: list[bool] = []
     threads = [
-        threading.Thread(target=lambda q=question: together.append(ids(live.search(q, 2)) == alone[q]))
+        threading.Thread(
+            target=lambda q=question: together.append(ids(live.search(q, 2)) == alone[q])
+        )
         for question in questions
     ]
     for thread in threads:

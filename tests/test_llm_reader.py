@@ -35,7 +35,9 @@ def _says(server: OpenAIServer, *contents: str) -> None:
 
 def _record(**fields: object) -> str:
     quotes = [{"key": KEYS[0], "quote": WORDS}]
-    return json.dumps({"relevant": True, "quotes": quotes, "finding": "It does.", "confidence": 0.9, **fields})
+    return json.dumps(
+        {"relevant": True, "quotes": quotes, "finding": "It does.", "confidence": 0.9, **fields}
+    )
 
 
 @pytest.mark.parametrize(
@@ -62,12 +64,15 @@ def test_a_record_is_read_in_every_usual_wrapping(
     assert extraction["index"] == 2
     assert extraction["finding"] == "It does."
     assert extraction["confidence"] == 0.9
-    assert [(quote["text"], quote["document_id"]) for quote in extraction["quotes"]] == [(WORDS, "doc-0")]
+    assert [(quote["text"], quote["document_id"]) for quote in extraction["quotes"]] == [
+        (WORDS, "doc-0")
+    ]
     assert len(budget.calls) == 1
 
 
 @pytest.mark.parametrize(
-    "record", ['{"relevant": false}', '{"relevant": false, "quotes": null}', _record(relevant=False)]
+    "record",
+    ['{"relevant": false}', '{"relevant": false, "quotes": null}', _record(relevant=False)],
 )
 def test_nothing_relevant_is_said_as_such(
     record: str, chat_model: ChatOpenAI, server: OpenAIServer, budget: CallBudget
@@ -80,7 +85,10 @@ def test_nothing_relevant_is_said_as_such(
 def test_invented_quotes_are_dropped_and_reported(
     chat_model: ChatOpenAI, server: OpenAIServer, budget: CallBudget
 ) -> None:
-    quotes = [{"key": KEYS[0], "quote": WORDS}, {"key": KEYS[1], "quote": "Aspirin cures everything at once"}]
+    quotes = [
+        {"key": KEYS[0], "quote": WORDS},
+        {"key": KEYS[1], "quote": "Aspirin cures everything at once"},
+    ]
     _says(server, _record(quotes=quotes))
     extraction = wait_for(LLMReader(chat_model).aextract(ASKED, DOCUMENTS, 0, budget))
     assert [quote["text"] for quote in extraction["quotes"]] == [WORDS]
@@ -97,8 +105,14 @@ def test_a_reading_whose_quotes_are_all_invented_is_not_used(
     assert "Nothing of this reading is used" in (extraction["error"] or "")
 
 
-def test_a_quote_of_a_title_is_kept_as_such(chat_model: ChatOpenAI, server: OpenAIServer, budget: CallBudget) -> None:
-    titled = [DOCUMENTS[0].model_copy(update={"metadata": {**DOCUMENTS[0].metadata, "title": "Stroke after aspirin"}})]
+def test_a_quote_of_a_title_is_kept_as_such(
+    chat_model: ChatOpenAI, server: OpenAIServer, budget: CallBudget
+) -> None:
+    titled = [
+        DOCUMENTS[0].model_copy(
+            update={"metadata": {**DOCUMENTS[0].metadata, "title": "Stroke after aspirin"}}
+        )
+    ]
     _says(server, _record(quotes=[{"key": KEYS[0], "quote": "Stroke after aspirin"}]))
     extraction = wait_for(LLMReader(chat_model).aextract(ASKED, titled, 0, budget))
     assert [(quote["text"], quote["start"], quote["match"]) for quote in extraction["quotes"]] == [
@@ -116,12 +130,20 @@ def test_a_finding_without_a_quote_is_kept_and_reported(
     assert "without a quote" in (extraction["error"] or "")
 
 
-@pytest.mark.parametrize(("given", "read"), [(0.5, 0.5), (85, 0.85), ("90%", 0.9), ("high", None), (-1, None)])
+@pytest.mark.parametrize(
+    ("given", "read"), [(0.5, 0.5), (85, 0.85), ("90%", 0.9), ("high", None), (-1, None)]
+)
 def test_a_confidence_in_another_form_costs_no_repair(
-    given: object, read: float | None, chat_model: ChatOpenAI, server: OpenAIServer, budget: CallBudget
+    given: object,
+    read: float | None,
+    chat_model: ChatOpenAI,
+    server: OpenAIServer,
+    budget: CallBudget,
 ) -> None:
     _says(server, _record(confidence=given))
-    assert wait_for(LLMReader(chat_model).aextract(ASKED, DOCUMENTS, 0, budget))["confidence"] == read
+    assert (
+        wait_for(LLMReader(chat_model).aextract(ASKED, DOCUMENTS, 0, budget))["confidence"] == read
+    )
     assert len(budget.calls) == 1
 
 
@@ -144,7 +166,9 @@ def test_quotes_without_keys_are_attributed_to_the_document_that_has_them(
 ) -> None:
     _says(server, _record(quotes=quotes))
     extraction = wait_for(LLMReader(chat_model).aextract(ASKED, DOCUMENTS, 0, budget))
-    assert [(quote["text"], quote["document_id"]) for quote in extraction["quotes"]] == [(WORDS, "doc-0")]
+    assert [(quote["text"], quote["document_id"]) for quote in extraction["quotes"]] == [
+        (WORDS, "doc-0")
+    ]
     assert extraction["error"] is None
     assert len(budget.calls) == 1
 
@@ -160,7 +184,15 @@ def test_quotes_without_keys_are_attributed_to_the_document_that_has_them(
         _record()[:-1] + ",}",
         '{"relevant": true, "quotes": [' + "[" * 20_000,
     ],
-    ids=["two", "a list of two", "without an end", "a list without an end", "no JSON", "a comma too many", "too deep"],
+    ids=[
+        "two",
+        "a list of two",
+        "without an end",
+        "a list without an end",
+        "no JSON",
+        "a comma too many",
+        "too deep",
+    ],
 )
 def test_json_that_is_not_one_whole_record_is_not_read_in_part(
     malformed: str, chat_model: ChatOpenAI, server: OpenAIServer, budget: CallBudget
@@ -171,7 +203,8 @@ def test_json_that_is_not_one_whole_record_is_not_read_in_part(
 
 
 @pytest.mark.parametrize(
-    "malformed", ["no JSON here", '{"quotes": []}', '{"relevant": "perhaps"}', '{"relevant": true}', "[1]"]
+    "malformed",
+    ["no JSON here", '{"quotes": []}', '{"relevant": "perhaps"}', '{"relevant": true}', "[1]"],
 )
 def test_a_malformed_record_gets_one_repair_that_carries_the_error(
     malformed: str, chat_model: ChatOpenAI, server: OpenAIServer, budget: CallBudget
@@ -197,7 +230,9 @@ def test_of_text_that_stays_malformed_only_the_documents_words_are_used(
 ) -> None:
     _says(server, malformed)
     extraction = wait_for(LLMReader(chat_model).aextract(ASKED, DOCUMENTS, 0, budget))
-    assert [(quote["text"], quote["document_id"]) for quote in extraction["quotes"]] == [(WORDS, "doc-0")]
+    assert [(quote["text"], quote["document_id"]) for quote in extraction["quotes"]] == [
+        (WORDS, "doc-0")
+    ]
     assert (extraction["status"], extraction["finding"]) == ("evidence", "")
     assert str(extraction["error"]).endswith("; only the documents' words in it are used.")
     assert len(server.calls) == 2
@@ -230,10 +265,14 @@ def test_a_direct_answer_gives_text_choice_and_grounded_quotes(
     assert draft["text"] == f"It lowers it [{KEYS[0]}]."
     assert draft["choice"] == "A"
     assert [quote["text"] for quote in draft["quotes"]] == [WORDS]
-    assert messages(draft, "quote_not_found") == ["1 of 2 quotes do not stand in the documents and were dropped."]
+    assert messages(draft, "quote_not_found") == [
+        "1 of 2 quotes do not stand in the documents and were dropped."
+    ]
 
 
-@pytest.mark.parametrize("reply", ["NO ANSWER: they are about vitamins.", "**No answer**: they are about vitamins."])
+@pytest.mark.parametrize(
+    "reply", ["NO ANSWER: they are about vitamins.", "**No answer**: they are about vitamins."]
+)
 def test_a_refusal_to_answer_is_an_abstention_with_its_reason(
     reply: str, chat_model: ChatOpenAI, server: OpenAIServer, budget: CallBudget
 ) -> None:
@@ -244,7 +283,9 @@ def test_a_refusal_to_answer_is_an_abstention_with_its_reason(
     assert draft["choice"] is None
 
 
-def test_a_bare_refusal_still_says_something(chat_model: ChatOpenAI, server: OpenAIServer, budget: CallBudget) -> None:
+def test_a_bare_refusal_still_says_something(
+    chat_model: ChatOpenAI, server: OpenAIServer, budget: CallBudget
+) -> None:
     _says(server, "NO ANSWER")
     draft = wait_for(LLMReader(chat_model).aanswer(ASKED, DOCUMENTS, "vanilla", budget))
     assert draft["abstained"]
@@ -273,7 +314,10 @@ def test_quotes_on_the_line_of_their_heading_are_looked_up_too(
     ("reply", "choice"),
     [
         ("The answer is B, one says.\nChoice: A", "A"),
-        ("It helps.\nConflict: one says the answer is A, another that B is correct.\nChoice: A", "A"),
+        (
+            "It helps.\nConflict: one says the answer is A, another that B is correct.\nChoice: A",
+            "A",
+        ),
         ("It helps.\n**Choice:** A\nConflict: one says the answer is B.", "A"),
         ("It helps.\nChoice:\nB", "B"),
         ("It helps.\nConflict: one says that B is correct.", None),
@@ -286,7 +330,10 @@ def test_the_line_asked_for_is_the_choice_and_a_conflict_is_none(
     reply: str, choice: str | None, chat_model: ChatOpenAI, server: OpenAIServer, budget: CallBudget
 ) -> None:
     _says(server, reply)
-    assert wait_for(LLMReader(chat_model).aanswer(CHOICE, DOCUMENTS, "vanilla", budget))["choice"] == choice
+    assert (
+        wait_for(LLMReader(chat_model).aanswer(CHOICE, DOCUMENTS, "vanilla", budget))["choice"]
+        == choice
+    )
 
 
 def test_reducing_reads_evidence_only_from_partitions_that_have_some(
@@ -315,7 +362,9 @@ def test_reducing_reads_evidence_only_from_partitions_that_have_some(
         ("ollama:llama3.1", MissingExtraError, "pip install langchain-ollama"),
     ],
 )
-def test_a_model_that_cannot_be_opened_is_one_clear_error(name: str, error: type[Exception], advice: str) -> None:
+def test_a_model_that_cannot_be_opened_is_one_clear_error(
+    name: str, error: type[Exception], advice: str
+) -> None:
     with pytest.raises(error, match=advice) as caught:
         LLMReader(name)
     assert "\n" not in str(caught.value)

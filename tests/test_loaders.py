@@ -12,7 +12,13 @@ from langchain_core.document_loaders import BaseLoader
 from langchain_core.documents import Document
 
 from briefcontext.errors import InputError, MissingExtraError
-from briefcontext.knowledge import KnowledgeBase, LoaderSource, Reject, build_knowledge_base, open_sources
+from briefcontext.knowledge import (
+    KnowledgeBase,
+    LoaderSource,
+    Reject,
+    build_knowledge_base,
+    open_sources,
+)
 from briefcontext.knowledge.sources.tables import COLUMNS, csv_rows, read_table, without_text
 from tests.command_line import Run, command_line
 from tests.hashing_encoder import HashingEncoder
@@ -48,7 +54,10 @@ def loaded(*documents: Document) -> list[Any]:
 
 
 def test_pages_of_a_file_are_one_document_and_keep_their_numbers() -> None:
-    pages = [Document(text, metadata={"source": "a", "page": n}) for n, text in enumerate(["One.", " ", "Three."])]
+    pages = [
+        Document(text, metadata={"source": "a", "page": n})
+        for n, text in enumerate(["One.", " ", "Three."])
+    ]
     [document] = loaded(*pages)
     assert (document.id, document.page_content) == ("a", "One.\n\nThree.")
     assert json.loads(document.metadata["page_starts"]) == [[0, 1], [6, 3]]
@@ -57,10 +66,17 @@ def test_pages_of_a_file_are_one_document_and_keep_their_numbers() -> None:
 
 def test_other_documents_stay_apart_under_ids_of_their_own() -> None:
     rows = [
-        Document(f"Row {n}.", metadata={"source": "t", "row": n, "pmid": n + 1, "odd": {}, "gap": math.nan})
+        Document(
+            f"Row {n}.",
+            metadata={"source": "t", "row": n, "pmid": n + 1, "odd": {}, "gap": math.nan},
+        )
         for n in range(3)
     ]
-    found = loaded(*rows, Document("Named.", id="n", metadata={"source": "https://example.org/n"}), Document(" "))
+    found = loaded(
+        *rows,
+        Document("Named.", id="n", metadata={"source": "https://example.org/n"}),
+        Document(" "),
+    )
     assert [entry.id for entry in found[:4]] == ["t", "t/2", "t/3", "n"]
     assert [entry.metadata["url"] for entry in found[2:4]] == [
         "https://pubmed.ncbi.nlm.nih.gov/3/",
@@ -77,7 +93,9 @@ def test_a_loader_without_its_own_package_says_what_to_do() -> None:
 
             yield from ()
 
-    with pytest.raises(MissingExtraError, match=r"\(No module named 'no_such_package'\)\. Install it with pip\.$"):
+    with pytest.raises(
+        MissingExtraError, match=r"\(No module named 'no_such_package'\)\. Install it with pip\.$"
+    ):
         list(LoaderSource(Needy()).entries())
 
 
@@ -98,7 +116,9 @@ def test_a_loader_that_fails_is_a_reject_after_what_it_gave(tmp_path: Path) -> N
         (f"{__name__}:Nobody", InputError, "module:Class"),
     ],
 )
-def test_what_is_no_loader_is_refused(named: str, error: type[Exception], message: str, tmp_path: Path) -> None:
+def test_what_is_no_loader_is_refused(
+    named: str, error: type[Exception], message: str, tmp_path: Path
+) -> None:
     (tmp_path / "a.docx").write_bytes(b"x")
     with pytest.raises(error, match=message):
         open_sources(tmp_path, loader=named)
@@ -109,7 +129,10 @@ def test_what_is_no_loader_is_refused(named: str, error: type[Exception], messag
 
 
 def test_a_base_of_loaded_documents_cites_their_pages(tmp_path: Path) -> None:
-    pages = [Document(f"Page {n} says zinc {n}.", metadata={"source": "book", "page": n}) for n in range(2)]
+    pages = [
+        Document(f"Page {n} says zinc {n}.", metadata={"source": "book", "page": n})
+        for n in range(2)
+    ]
     report = build_knowledge_base(
         [LoaderSource(Given(*pages))], tmp_path / "kb", encoder=HashingEncoder(), chunk_tokens=4
     )
@@ -123,7 +146,9 @@ def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> 
     return command_line(monkeypatch, capsys)
 
 
-def test_skipped_files_are_counted_and_told_and_a_loader_reads_them(run: Run, tmp_path: Path) -> None:
+def test_skipped_files_are_counted_and_told_and_a_loader_reads_them(
+    run: Run, tmp_path: Path
+) -> None:
     folder, kb = tmp_path / "papers", tmp_path / "kb"
     folder.mkdir()
     (folder / "a.txt").write_text("Honey soothes a cough.")
@@ -155,14 +180,25 @@ def test_the_exit_code_tells_when_nothing_was_indexed(run: Run, tmp_path: Path) 
 
 
 @pytest.mark.parametrize("delimiter", [",", ";", "\t"])
-def test_rows_of_a_table_are_passages_in_columns_that_may_be_named(delimiter: str, tmp_path: Path) -> None:
-    rows = [["nr", "Abstract", "year", "pmid"], ["a", '"Zinc, or\nhoney; both."', "2019", "77"], ["b", "", "", ""]]
-    (tmp_path / "t.csv").write_text("\ufeff" + "".join(delimiter.join(row) + "\n" for row in rows), encoding="utf-8")
+def test_rows_of_a_table_are_passages_in_columns_that_may_be_named(
+    delimiter: str, tmp_path: Path
+) -> None:
+    rows = [
+        ["nr", "Abstract", "year", "pmid"],
+        ["a", '"Zinc, or\nhoney; both."', "2019", "77"],
+        ["b", "", "", ""],
+    ]
+    (tmp_path / "t.csv").write_text(
+        "\ufeff" + "".join(delimiter.join(row) + "\n" for row in rows), encoding="utf-8"
+    )
     [source] = open_sources(tmp_path, fields={"id": "nr", "text": "Abstract"})
     first, second = source.entries()
     assert isinstance(first, Document)
     assert (first.id, first.page_content) == ("a", "Zinc, or\nhoney; both.")
-    assert (first.metadata["year"], first.metadata["url"]) == (2019, "https://pubmed.ncbi.nlm.nih.gov/77/")
+    assert (first.metadata["year"], first.metadata["url"]) == (
+        2019,
+        "https://pubmed.ncbi.nlm.nih.gov/77/",
+    )
     assert isinstance(second, Reject)
     assert second.position == "line 4"
 
@@ -191,7 +227,10 @@ def test_a_table_without_texts_or_in_another_encoding_is_told_of(tmp_path: Path)
 def test_no_row_of_a_table_is_cut_in_silence_or_takes_others_with_it(row: bytes, told: str) -> None:
     table = b"\n".join([b"id,title,text", b"1,A,One.", row, b"3,C,Three.\n"])
     first, second, third = read_table(io.BytesIO(table), csv_rows)
-    assert [entry.page_content for entry in (first, third) if isinstance(entry, Document)] == ["One.", "Three."]
+    assert [entry.page_content for entry in (first, third) if isinstance(entry, Document)] == [
+        "One.",
+        "Three.",
+    ]
     if told:
         assert isinstance(second, Reject)
         assert (second.position, second.reason[: len(told)]) == ("line 3", told)

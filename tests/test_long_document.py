@@ -44,7 +44,9 @@ def test_a_long_file_is_answered_with_offsets_that_hold_in_it(route: str, report
     retriever = LongDocumentRetriever.from_file(report, encoder, tokens=64)
     built = build_graph(reader=PassageReader(), retriever=retriever)
     context = Settings(route=route, top_k=8)  # type: ignore[arg-type]
-    answer = built.invoke({"question": "Did the inhaler lower asthma attacks?"}, context=context)["answer"]
+    answer = built.invoke({"question": "Did the inhaler lower asthma attacks?"}, context=context)[
+        "answer"
+    ]
     assert answer["route"] == route
     quotes = [citation["quote"] for citation in answer["citations"]]
     assert any("lowered the number of asthma attacks" in (quote or "") for quote in quotes)
@@ -82,9 +84,13 @@ class TitlesSeen(HashingEncoder):
 
 def test_a_chunk_is_encoded_and_searched_under_its_titles_which_stand_in_no_quote() -> None:
     encoder = TitlesSeen()
-    document = Document(id="r", page_content=REPORT, metadata={"title": "A trial of an inhaler", "kind": "markdown"})
+    document = Document(
+        id="r", page_content=REPORT, metadata={"title": "A trial of an inhaler", "kind": "markdown"}
+    )
     retriever = LongDocumentRetriever.from_document(document, encoder, tokens=20)
-    titles = dict(zip((text for _, text in encoder.seen), (title for title, _ in encoder.seen), strict=True))
+    titles = dict(
+        zip((text for _, text in encoder.seen), (title for title, _ in encoder.seen), strict=True)
+    )
     (teaes,) = (text for text in titles if "TEAEs" in text and "Safety" not in text)
     assert titles[teaes] == "A trial of an inhaler. Safety"
     assert "".join(chunk.page_content for chunk in retriever.chunks) == REPORT
@@ -109,7 +115,9 @@ def test_a_file_of_several_documents_is_to_be_indexed(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("name", "content"), [("missing.txt", None), ("blank.txt", " \n ")])
-def test_a_file_without_text_is_one_clear_error(name: str, content: str | None, tmp_path: Path) -> None:
+def test_a_file_without_text_is_one_clear_error(
+    name: str, content: str | None, tmp_path: Path
+) -> None:
     path = tmp_path / name
     if content is not None:
         path.write_text(content)
@@ -117,7 +125,11 @@ def test_a_file_without_text_is_one_clear_error(name: str, content: str | None, 
         LongDocumentRetriever.from_file(path, load_encoder("minilm"))
 
 
-LISTED = ("Severe asthma of any age", "A stroke in the last six months", "Pregnancy, in all of its months")
+LISTED = (
+    "Severe asthma of any age",
+    "A stroke in the last six months",
+    "Pregnancy, in all of its months",
+)
 BARRED = {
     "leaflet.md": "# Zincol\n\n## Contraindications\n\nThey are many.\n\n### Adults\n\n- "
     + "\n- ".join(LISTED)
@@ -142,8 +154,15 @@ def test_whom_a_list_bars_is_read_and_cited_under_its_outer_heading(
     retriever = LongDocumentRetriever.from_file(tmp_path / name, HashingEncoder(), tokens=5)
     context = Settings(route=route, top_k=16)  # type: ignore[arg-type]
     question = {"question": "May adults with severe asthma or a stroke take zincol in pregnancy?"}
-    answer = build_graph(model=chat_model, retriever=retriever).invoke(question, context=context)["answer"]
-    listed = [text for call in server.calls for _, text in call.documents if any(item in text for item in LISTED)]
+    answer = build_graph(model=chat_model, retriever=retriever).invoke(question, context=context)[
+        "answer"
+    ]
+    listed = [
+        text
+        for call in server.calls
+        for _, text in call.documents
+        if any(item in text for item in LISTED)
+    ]
     assert len(listed) >= len(LISTED)
     assert all("Contraindications › Adults" in text and "Doses" not in text for text in listed)
     evidence = "".join(call.user for call in server.calls if call.stage == "reduce").splitlines()
@@ -156,8 +175,14 @@ def test_whom_a_list_bars_is_read_and_cited_under_its_outer_heading(
     assert all(section.endswith("Contraindications › Adults") for section in cited)
 
     reader = PassageReader()
-    answer = build_graph(reader=reader, retriever=retriever).invoke(question, context=context)["answer"]
+    answer = build_graph(reader=reader, retriever=retriever).invoke(question, context=context)[
+        "answer"
+    ]
     shown = [line for line in answer["text"].splitlines() if any(item in line for item in LISTED)]
     assert shown
     assert all("Contraindications › Adults: " in line for line in shown)
-    assert not any(quote["text"].endswith("Adults") for citation in answer["citations"] for quote in citation["quotes"])
+    assert not any(
+        quote["text"].endswith("Adults")
+        for citation in answer["citations"]
+        for quote in citation["quotes"]
+    )

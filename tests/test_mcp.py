@@ -35,7 +35,9 @@ Connect = Callable[..., AbstractAsyncContextManager[Client]]
 @asynccontextmanager
 async def _over_stdio(*options: str, **environment: str) -> AsyncIterator[Client]:
     arguments = [*COMMAND, *options]
-    server = StdioServerParameters(command=sys.executable, args=arguments, env=clean_environment(**environment))
+    server = StdioServerParameters(
+        command=sys.executable, args=arguments, env=clean_environment(**environment)
+    )
     async with Client(server) as client:
         yield client
 
@@ -74,8 +76,12 @@ def _text(result: Any) -> str:
 
 async def test_a_long_document_is_answered_from_and_fetched_in_pages(tmp_path: Path) -> None:
     path = tmp_path / "report.txt"
-    path.write_text("Report\n\n" + "Zinc lozenges shortened a common cold by about a day in this report. " * 60)
-    async with Client(build_server(Settings(document=str(path), route="order_preserving"))) as client:
+    path.write_text(
+        "Report\n\n" + "Zinc lozenges shortened a common cold by about a day in this report. " * 60
+    )
+    async with Client(
+        build_server(Settings(document=str(path), route="order_preserving"))
+    ) as client:
         answered = await client.call_tool("ask", {"question": "Does zinc shorten the common cold?"})
         answer: Any = answered.structured_content
         source = answer["citations"][0]["source_id"]
@@ -86,7 +92,10 @@ async def test_a_long_document_is_answered_from_and_fetched_in_pages(tmp_path: P
             pages.append((await client.call_tool("fetch_source", asked)).structured_content)
     assert answer["route"] == "order_preserving"
     assert len(pages) > 2
-    assert "".join(passage["text"] for page in pages for passage in page["passages"]) == path.read_text()
+    assert (
+        "".join(passage["text"] for page in pages for passage in page["passages"])
+        == path.read_text()
+    )
 
 
 @pytest.mark.slow
@@ -126,7 +135,9 @@ async def test_a_session(connect: Connect) -> None:
     assert passage["text"].startswith("Metformin is the usual first-choice drug")
     assert (passage["start"], passage["end"]) == (0, len(passage["text"]))
     assert passage["text"] in _text(fetched)
-    assert all(each["notes"] == ["Demonstration text, not literature"] for each in passages["passages"])
+    assert all(
+        each["notes"] == ["Demonstration text, not literature"] for each in passages["passages"]
+    )
     assert _text(found).count("Demonstration text, not literature") == len(passages["passages"])
     assert "Demonstration text, not literature" in _text(fetched)
     quotes = [c for c in answer["citations"] if c["source_id"] == passage["source_id"]]
@@ -139,16 +150,31 @@ async def test_a_session(connect: Connect) -> None:
     [
         ("ask", {"question": "  "}, "The question is empty. Ask one"),
         ("ask", {"question": QUESTION, "options": {"A": "yes"}}, "at least two options"),
-        ("ask", {"question": QUESTION, "options": {"A": "yes" * 4_000, "B": "no" * 4_001}}, "20,002 characters"),
-        ("ask", {}, "The arguments cannot be used: question: Field required. Call the tool again with others."),
-        ("search", {"query": "x" * 20_001}, "The arguments cannot be used: query: String should have at most"),
+        (
+            "ask",
+            {"question": QUESTION, "options": {"A": "yes" * 4_000, "B": "no" * 4_001}},
+            "20,002 characters",
+        ),
+        (
+            "ask",
+            {},
+            "The arguments cannot be used: question: Field required. Call the tool again with "
+            "others.",
+        ),
+        (
+            "search",
+            {"query": "x" * 20_001},
+            "The arguments cannot be used: query: String should have at most",
+        ),
         ("search", {"query": QUESTION, "top_k": 0}, "greater than or equal to 1"),
         ("search", {"query": QUESTION, "filters": {"years": "then"}}, "years"),
         ("ask", {"question": QUESTION, "filters": {"years": "then"}}, "years"),
         ("fetch_source", {"source_id": "no-such"}, "holds no source 'no-such': check the id."),
     ],
 )
-async def test_an_error_says_what_is_wrong(tool: str, arguments: dict[str, Any], message: str, served: str) -> None:
+async def test_an_error_says_what_is_wrong(
+    tool: str, arguments: dict[str, Any], message: str, served: str
+) -> None:
     async with Client(served) as client:
         result = await client.call_tool(tool, arguments)
     assert result.is_error
@@ -163,19 +189,28 @@ def served() -> Iterator[str]:
 
 
 async def test_a_client_may_ask_and_search_by_filters(tmp_path: Path) -> None:
-    rows = [{"id": f"{year}", "text": "Aspirin helps in stroke.", "year": year} for year in range(2000, 2012)]
+    rows = [
+        {"id": f"{year}", "text": "Aspirin helps in stroke.", "year": year}
+        for year in range(2000, 2012)
+    ]
     (tmp_path / "rows.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
     kb = tmp_path / "kb"
     build_knowledge_base(open_sources(tmp_path / "rows.jsonl"), kb, encoder=load_encoder("minilm"))
     asked = {"filters": {"years": "2003-2005"}}
     async with Client(build_server(Settings(knowledge_base=str(kb)))) as client:
         found = await client.call_tool("search", {"query": "aspirin", "top_k": 5, **asked})
-        answered = await client.call_tool("ask", {"question": "Does aspirin help in stroke?", **asked})
+        answered = await client.call_tool(
+            "ask", {"question": "Does aspirin help in stroke?", **asked}
+        )
         none = await client.call_tool("search", {"query": "aspirin", "filters": {"years": "1990"}})
     assert _text(none) == f"No passage fulfils the filters (year 1990). {WIDEN}"
     years = {"2003", "2004", "2005"}
     assert {passage["id"] for passage in found.structured_content["passages"]} == years  # type: ignore[index]
-    assert set() < {citation["source_id"] for citation in answered.structured_content["citations"]} <= years  # type: ignore[index]
+    assert (
+        set()
+        < {citation["source_id"] for citation in answered.structured_content["citations"]}
+        <= years
+    )  # type: ignore[index]
 
 
 @pytest.mark.parametrize(
@@ -186,7 +221,9 @@ async def test_a_client_may_ask_and_search_by_filters(tmp_path: Path) -> None:
         ("fetch_source", {"source_id": "1", "page": 2}, "'page' of fetch_source"),
     ],
 )
-async def test_unknown_arguments_are_refused(tool: str, arguments: dict[str, Any], unknown: str) -> None:
+async def test_unknown_arguments_are_refused(
+    tool: str, arguments: dict[str, Any], unknown: str
+) -> None:
     async with Client(build_server(Settings())) as client:
         refused = await client.call_tool(tool, arguments)
         tools = (await client.list_tools()).tools
@@ -198,14 +235,20 @@ async def test_unknown_arguments_are_refused(tool: str, arguments: dict[str, Any
 async def test_numbers_are_taken_for_ids_and_years_and_null_for_empty_lists() -> None:
     async with Client(build_server(Settings())) as client:
         fetched = await client.call_tool("fetch_source", {"source_id": 123})
-        none = await client.call_tool("search", {"query": "metformin", "filters": {"years": 1990, "mesh": None}})
-        found = await client.call_tool("search", {"query": "metformin", "filters": {"journals": None, "mesh": None}})
+        none = await client.call_tool(
+            "search", {"query": "metformin", "filters": {"years": 1990, "mesh": None}}
+        )
+        found = await client.call_tool(
+            "search", {"query": "metformin", "filters": {"journals": None, "mesh": None}}
+        )
     assert "no source '123'" in _text(fetched)
     assert "year 1990" in _text(none)
     assert found.structured_content["passages"]  # type: ignore[index]
 
 
-async def test_a_model_answers_and_its_failure_is_told(server: OpenAIServer, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_model_answers_and_its_failure_is_told(
+    server: OpenAIServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("OPENAI_BASE_URL", server.url)
     monkeypatch.setenv("OPENAI_API_KEY", "none")
     settings = Settings(model="openai:scripted", route="vanilla", top_k=2)
@@ -244,7 +287,13 @@ def test_bad_options_end_with_one_line(options: list[str], message: str) -> None
 def test_standard_output_carries_nothing_but_the_protocol() -> None:
     command, environment = [sys.executable, *COMMAND], clean_environment()
     done = subprocess.run(
-        command, input="", capture_output=True, text=True, env=environment, timeout=PATIENCE, check=True
+        command,
+        input="",
+        capture_output=True,
+        text=True,
+        env=environment,
+        timeout=PATIENCE,
+        check=True,
     )
     assert done.stdout == ""
 
@@ -265,7 +314,9 @@ async def test_another_sites_page_cannot_call_it(served: str) -> None:
     import httpx
 
     async with httpx.AsyncClient(trust_env=False) as client:
-        answered = await client.post(served, json={}, headers={"Host": "evil.example", "Origin": "http://evil.example"})
+        answered = await client.post(
+            served, json={}, headers={"Host": "evil.example", "Origin": "http://evil.example"}
+        )
     assert answered.status_code in (403, 421)
 
 
@@ -279,14 +330,18 @@ async def test_another_sites_page_cannot_call_it(served: str) -> None:
         ("2\ud800", "tools/list", {}),
     ],
 )
-def test_a_request_with_a_lone_surrogate_gets_a_reply(request_id: Any, method: str, params: dict[str, Any]) -> None:
+def test_a_request_with_a_lone_surrogate_gets_a_reply(
+    request_id: Any, method: str, params: dict[str, Any]
+) -> None:
     about = {"capabilities": {}, "clientInfo": {"name": "test", "version": "1"}}
     requests = [
         {"id": 1, "method": "initialize", "params": {"protocolVersion": "2025-06-18", **about}},
         {"method": "notifications/initialized"},
         {"id": request_id, "method": method, "params": params},
     ]
-    server = Popen([sys.executable, "-m", "briefcontext", "mcp"], stdin=PIPE, stdout=PIPE, text=True)
+    server = Popen(
+        [sys.executable, "-m", "briefcontext", "mcp"], stdin=PIPE, stdout=PIPE, text=True
+    )
     with server:
         assert server.stdin is not None
         assert server.stdout is not None

@@ -21,16 +21,26 @@ from tests.openai_server import Call, OpenAIServer, Reply
 OPTIONS = {"A": "yes", "B": "no"}
 ITEM = Item("q1", "Does it help?", OPTIONS, ("A",), ("d3",), document="book")
 CHUNKS = [
-    Document(id=f"d{n}", page_content=f"Chunk {n} of the book.", metadata={"source_id": "book", "start": 100 * n})
+    Document(
+        id=f"d{n}",
+        page_content=f"Chunk {n} of the book.",
+        metadata={"source_id": "book", "start": 100 * n},
+    )
     for n in (5, 2, 7, 3, 1, 6)
 ]
-WHOLE = Document(id="book", page_content="The whole book. " * 400, metadata={"source_id": "book", "title": "Book"})
+WHOLE = Document(
+    id="book",
+    page_content="The whole book. " * 400,
+    metadata={"source_id": "book", "title": "Book"},
+)
 READING = Reading(ITEM, CHUNKS, fused=CHUNKS[::-1], key_documents=CHUNKS[3:4], whole=[WHOLE])
 
 Read = Callable[..., tuple[Outcome, CallTrace]]
 
 
-async def traced(name: str, reading: Reading, models: RunModels, settings: Settings) -> tuple[Outcome, CallTrace]:
+async def traced(
+    name: str, reading: Reading, models: RunModels, settings: Settings
+) -> tuple[Outcome, CallTrace]:
     trace = CallTrace()
 
     async def run(given: Reading) -> Outcome:
@@ -48,7 +58,9 @@ def read(server: OpenAIServer, tmp_path: Path) -> Read:
         name: str, reading: Reading = READING, short: tuple[str, ...] = (), **settings: int
     ) -> tuple[Outcome, CallTrace]:
         chat = ChatOpenAI(model="scripted", base_url=server.url, api_key="none", max_retries=0)
-        models = RunModels(chat, replies=tmp_path / "replies.sqlite", short=short, force_choice=True)
+        models = RunModels(
+            chat, replies=tmp_path / "replies.sqlite", short=short, force_choice=True
+        )
         chosen = Settings(max_retries=0, partition_size=3, **settings)  # type: ignore[arg-type]
 
         return asyncio.run(traced(name, reading, models, chosen))
@@ -60,7 +72,9 @@ def _script(call: Call) -> Reply:
     if call.stage == "extract":
         key, text = call.documents[0]
         quotes = [{"key": key, "quote": text}]
-        return Reply(json.dumps({"relevant": True, "quotes": quotes, "finding": "So it is.", "choice": "A"}))
+        return Reply(
+            json.dumps({"relevant": True, "quotes": quotes, "finding": "So it is.", "choice": "A"})
+        )
     return Reply('It is so.\nChoice: A\nQuotes:\n[X] "The answer is B."')
 
 
@@ -94,7 +108,9 @@ def test_quotes_of_documents_are_no_part_of_the_answer(read: Read) -> None:
     assert (outcome.text, outcome.choice) == ("It is so.", "A")
 
 
-def test_briefcontext_reads_in_partitions_of_the_given_ranking(read: Read, server: OpenAIServer) -> None:
+def test_briefcontext_reads_in_partitions_of_the_given_ranking(
+    read: Read, server: OpenAIServer
+) -> None:
     outcome, _ = read("map_reduce")
     assert sorted(shown(call) for call in server.calls if call.stage == "extract") == [
         ["3", "1", "6"],
@@ -107,7 +123,9 @@ def test_briefcontext_reads_in_partitions_of_the_given_ranking(read: Read, serve
 @pytest.mark.parametrize(
     ("numbers", "iou", "route"), [("5, 2 and 7", 1.0, "vanilla"), ("3, 1 and 6", 0.0, "map_reduce")]
 )
-def test_the_preflight_decides_over_the_given_ranking(read: Read, numbers: str, iou: float, route: str) -> None:
+def test_the_preflight_decides_over_the_given_ranking(
+    read: Read, numbers: str, iou: float, route: str
+) -> None:
     item = replace(ITEM, question=f"What do the numbers {numbers} say?")
     outcome, _ = read("briefcontext", replace(READING, item=item))
     assert (outcome.iou, outcome.route) == (iou, route)
@@ -119,7 +137,9 @@ def test_long_context_reads_the_whole_document(read: Read, server: OpenAIServer)
     assert not outcome.truncated
 
 
-def test_a_document_beyond_the_window_loses_its_middle_and_that_is_said(read: Read, server: OpenAIServer) -> None:
+def test_a_document_beyond_the_window_loses_its_middle_and_that_is_said(
+    read: Read, server: OpenAIServer
+) -> None:
     text = "Beginning. " + "Middle of the book. " * 600 + "End."
     whole = WHOLE.model_copy(update={"page_content": text})
     outcome, _ = read("long_context", Reading(ITEM, CHUNKS, whole=[whole]), max_input_tokens=2048)
@@ -130,8 +150,12 @@ def test_a_document_beyond_the_window_loses_its_middle_and_that_is_said(read: Re
     assert len(server.calls[0].prompt) <= 2048 * 3
 
 
-def test_self_route_reads_the_whole_document_when_the_passages_do_not_answer(read: Read, server: OpenAIServer) -> None:
-    server.script = lambda call: Reply("UNANSWERABLE" if "UNANSWERABLE" in call.system else "Yes.\nChoice: A")
+def test_self_route_reads_the_whole_document_when_the_passages_do_not_answer(
+    read: Read, server: OpenAIServer
+) -> None:
+    server.script = lambda call: Reply(
+        "UNANSWERABLE" if "UNANSWERABLE" in call.system else "Yes.\nChoice: A"
+    )
     outcome, trace = read("self_route")
     assert [call.stage for call in trace.ordered()] == ["self_route", "long_context"]
     assert outcome.route == "long_context"
@@ -145,7 +169,9 @@ def test_calls_are_traced_with_stage_partition_hash_and_tokens(
     models = RunModels(chat, replies=tmp_path / "replies.sqlite")
 
     settings = Settings(partition_size=2)
-    first, second = (asyncio.run(traced("map_reduce", READING, models, settings))[1] for _ in range(2))
+    first, second = (
+        asyncio.run(traced("map_reduce", READING, models, settings))[1] for _ in range(2)
+    )
     assert [(call.stage, call.index) for call in first.ordered()] == [
         ("extract", 0),
         ("extract", 1),
@@ -165,7 +191,9 @@ def test_calls_are_traced_with_stage_partition_hash_and_tokens(
         assert one.input_tokens == other.input_tokens > 0
 
 
-def test_a_free_answer_that_is_compared_word_by_word_is_asked_to_be_short(read: Read, server: OpenAIServer) -> None:
+def test_a_free_answer_that_is_compared_word_by_word_is_asked_to_be_short(
+    read: Read, server: OpenAIServer
+) -> None:
     item = Item("q1", "Who wrote it?", {}, ("Somebody",), ())
     read("vanilla", Reading(item, CHUNKS), (item.question,))
     assert SHORT_ANSWER in server.calls[0].user
@@ -174,9 +202,16 @@ def test_a_free_answer_that_is_compared_word_by_word_is_asked_to_be_short(read: 
 def test_the_preflight_compares_by_the_question_and_not_by_what_is_added_to_it(
     read: Read, server: OpenAIServer
 ) -> None:
-    words = Document(id="w", page_content="Answer in as few words as possible, without an explanation.", metadata={})
+    words = Document(
+        id="w",
+        page_content="Answer in as few words as possible, without an explanation.",
+        metadata={},
+    )
     item = Item("q1", "Who wrote it?", {}, ("Somebody",), ())
-    ious = {read("briefcontext", Reading(item, [*CHUNKS, words]), short)[0].iou for short in ((item.question,), ())}
+    ious = {
+        read("briefcontext", Reading(item, [*CHUNKS, words]), short)[0].iou
+        for short in ((item.question,), ())
+    }
     assert len(ious) == 1
     read("map_reduce", Reading(item, CHUNKS), (item.question,))
     assert all(SHORT_ANSWER in call.user for call in server.calls[-2:])
@@ -186,8 +221,12 @@ def test_the_preflight_compares_by_the_question_and_not_by_what_is_added_to_it(
 def test_no_answer_is_counted_where_a_part_was_not_read_and_the_others_hold_nothing(
     name: str, read: Read, server: OpenAIServer
 ) -> None:
-    server.script = lambda call: Reply(status=500) if "Chunk 7" in call.prompt else Reply('{"relevant": false}')
-    chunks = [replace_text(chunk, f"{chunk.page_content} {'More of it. ' * 150}") for chunk in CHUNKS]
+    server.script = lambda call: (
+        Reply(status=500) if "Chunk 7" in call.prompt else Reply('{"relevant": false}')
+    )
+    chunks = [
+        replace_text(chunk, f"{chunk.page_content} {'More of it. ' * 150}") for chunk in CHUNKS
+    ]
     reading = replace(READING, item=replace(ITEM, options={}), documents=chunks)
     with pytest.raises(ModelCallError, match=r"1 of \d partitions failed"):
         read(name, reading, max_input_tokens=1500)

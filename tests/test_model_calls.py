@@ -46,7 +46,9 @@ _names = (f"model-{number}" for number in itertools.count())
 @pytest.fixture
 def chat(server: OpenAIServer) -> ChatOpenAI:
     """A client of a model with a name of its own."""
-    return ChatOpenAI(model=next(_names), base_url=server.url, api_key="none", max_retries=0, stream_usage=True)
+    return ChatOpenAI(
+        model=next(_names), base_url=server.url, api_key="none", max_retries=0, stream_usage=True
+    )
 
 
 @pytest.fixture
@@ -64,7 +66,11 @@ def warm(chat: ChatOpenAI, server: OpenAIServer) -> None:
 
 def form_of(call: Call) -> str:
     """Return the form in which a request asks for a record."""
-    return "tools" if "tools" in call.body else call.body.get("response_format", {}).get("type", "prompt")
+    return (
+        "tools"
+        if "tools" in call.body
+        else call.body.get("response_format", {}).get("type", "prompt")
+    )
 
 
 def accepting(form: str) -> Callable[[Call], Sent]:
@@ -105,7 +111,9 @@ def extract(chat: BaseChatModel, budget: CallBudget) -> Extraction:
 async def extract_together(chat: BaseChatModel, count: int) -> list[Extraction]:
     """Extract several times at once."""
     reader = LLMReader(chat)
-    return await asyncio.gather(*(reader.aextract(ASKED, DOCUMENTS, 0, CallBudget(retry_wait=0)) for _ in range(count)))
+    return await asyncio.gather(
+        *(reader.aextract(ASKED, DOCUMENTS, 0, CallBudget(retry_wait=0)) for _ in range(count))
+    )
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -116,7 +124,11 @@ def test_each_form_of_structured_output_works(
     reader = LLMReader(chat, structured_output=form)
     for _ in range(2):
         extraction = wait_for(reader.aextract(ASKED, DOCUMENTS, 0, budget))
-        assert (extraction["status"], len(extraction["quotes"]), extraction["error"]) == ("evidence", 4, None)
+        assert (extraction["status"], len(extraction["quotes"]), extraction["error"]) == (
+            "evidence",
+            4,
+            None,
+        )
     assert [form_of(call) for call in server.calls] == [form] * 2
     assert [call["status"] for call in budget.calls] == ["ok"] * 2
 
@@ -125,8 +137,13 @@ def test_the_schema_has_the_letters_of_the_question(chat: ChatOpenAI, server: Op
     reader = LLMReader(chat)
     for options in ({"A": "yes", "B": "no"}, {}):
         wait_for(reader.aextract(check_question(QUESTION, options), DOCUMENTS, 0, CallBudget()))
-    lettered, free = (call.body["response_format"]["json_schema"]["schema"] for call in server.calls)
-    assert lettered["properties"]["choice"]["anyOf"] == [{"enum": ["A", "B"], "type": "string"}, {"type": "null"}]
+    lettered, free = (
+        call.body["response_format"]["json_schema"]["schema"] for call in server.calls
+    )
+    assert lettered["properties"]["choice"]["anyOf"] == [
+        {"enum": ["A", "B"], "type": "string"},
+        {"type": "null"},
+    ]
     assert free["properties"]["choice"]["type"] == "null"
     for schema in (lettered, free):
         assert list(schema["properties"]) == schema["required"]
@@ -160,7 +177,12 @@ def test_a_refusal_leads_to_the_prompt_for_this_model_object(
         reader = LLMReader(chat)
         extractions = [wait_for(reader.aextract(ASKED, DOCUMENTS, 0, budget)) for _ in range(3)]
         assert {extraction["status"] for extraction in extractions} == {"evidence"}
-    assert [form_of(call) for call in server.calls] == ["json_schema", "prompt", "prompt", "prompt"] * 2
+    assert [form_of(call) for call in server.calls] == [
+        "json_schema",
+        "prompt",
+        "prompt",
+        "prompt",
+    ] * 2
     assert [call["status"] for call in budget.calls[:4]] == ["failed", "ok", "ok", "ok"]
     assert summarise(budget.calls, seconds=0)["retries"] == 0
 
@@ -220,8 +242,12 @@ def test_a_call_with_arguments_that_are_not_json_gets_a_repair(
     chat: ChatOpenAI, server: OpenAIServer, budget: CallBudget
 ) -> None:
     provider = accepting("tools")
-    server.script = lambda call: Sent(arguments='{"relevant": tru') if call.number == 0 else provider(call)
-    extraction = wait_for(LLMReader(chat, structured_output="tools").aextract(ASKED, DOCUMENTS, 0, budget))
+    server.script = lambda call: (
+        Sent(arguments='{"relevant": tru') if call.number == 0 else provider(call)
+    )
+    extraction = wait_for(
+        LLMReader(chat, structured_output="tools").aextract(ASKED, DOCUMENTS, 0, budget)
+    )
     assert extraction["status"] == "evidence"
     assert [form_of(call) for call in server.calls] == ["tools", "tools"]
     assert '{"relevant": tru' in server.calls[-1].prompt
@@ -277,7 +303,9 @@ class CountedChatModel(BaseChatModel):
 def test_a_model_of_ones_own_keeps_its_state(route: str, disagreeing: FixedRetriever) -> None:
     chat = CountedChatModel()
     settings = Settings(route=route, max_retries=0)  # type: ignore[arg-type]
-    answer = build_graph(model=chat, retriever=disagreeing).invoke({"question": QUESTION}, context=settings)["answer"]
+    answer = build_graph(model=chat, retriever=disagreeing).invoke(
+        {"question": QUESTION}, context=settings
+    )["answer"]
     assert chat.calls == answer["usage"]["calls"] > 0
 
 
@@ -293,7 +321,9 @@ PASSING = {
     "a list": Sent(raw=b"[]"),
     "no choices": Sent(raw=b'{"id": "1", "choices": null}'),
     "empty choices": Sent(raw=b'{"id": "1", "choices": []}'),
-    "no message": Sent(raw=b'{"id": "1", "choices": [{"index": 0, "finish_reason": "stop", "message": null}]}'),
+    "no message": Sent(
+        raw=b'{"id": "1", "choices": [{"index": 0, "finish_reason": "stop", "message": null}]}'
+    ),
     "an error as a success": Sent(raw=b'{"error": {"message": "overloaded"}}'),
     "empty": Sent(""),
     "blank": Sent(" \n"),
@@ -311,15 +341,23 @@ def test_what_may_pass_is_tried_again_in_the_same_form(
 
 
 @pytest.mark.parametrize("fault", PASSING)
-def test_what_does_not_pass_is_given_up_with_one_clear_line(fault: str, chat: ChatOpenAI, server: OpenAIServer) -> None:
+def test_what_does_not_pass_is_given_up_with_one_clear_line(
+    fault: str, chat: ChatOpenAI, server: OpenAIServer
+) -> None:
     server.script = lambda call: PASSING[fault]
     budget = CallBudget(retry_wait=0, max_retries=2)
-    with pytest.raises(ModelCallError, match=f"{chat.model_name} was called 3 times and failed") as caught:
+    with pytest.raises(
+        ModelCallError, match=f"{chat.model_name} was called 3 times and failed"
+    ) as caught:
         extract(chat, budget)
     assert "\n" not in str(caught.value)
     has_status = PASSING[fault].status != 200
     empty = fault in ("empty", "blank")
-    assert has_status or empty or f"Check that a chat model's server answers at {server.url}" in str(caught.value)
+    assert (
+        has_status
+        or empty
+        or f"Check that a chat model's server answers at {server.url}" in str(caught.value)
+    )
     assert len(server.calls) == 3 == len(budget.calls)
 
 
@@ -337,7 +375,12 @@ def test_what_does_not_pass_is_given_up_with_one_clear_line(fault: str, chat: Ch
     ],
 )
 def test_retry_after_is_honoured(
-    status: int, header: str, seconds: Any, chat: ChatOpenAI, server: OpenAIServer, waits: list[float]
+    status: int,
+    header: str,
+    seconds: Any,
+    chat: ChatOpenAI,
+    server: OpenAIServer,
+    waits: list[float],
 ) -> None:
     server.script = first(Sent(status=status, headers={"Retry-After": header}))
     wait_for(Model(chat).ask(HELLO, CallBudget(retry_wait=2)))
@@ -349,21 +392,27 @@ def test_retry_after_is_honoured(
         assert waits == [seconds]
 
 
-def test_retry_after_may_be_a_date(chat: ChatOpenAI, server: OpenAIServer, waits: list[float]) -> None:
+def test_retry_after_may_be_a_date(
+    chat: ChatOpenAI, server: OpenAIServer, waits: list[float]
+) -> None:
     date = formatdate(time.time() + 200, usegmt=True)
     server.script = first(Sent(status=429, headers={"Retry-After": date}))
     wait_for(Model(chat).ask(HELLO, CallBudget()))
     assert waits == [pytest.approx(200, abs=60)]
 
 
-def test_a_provider_that_asks_for_hours_is_not_waited_for(chat: ChatOpenAI, server: OpenAIServer) -> None:
+def test_a_provider_that_asks_for_hours_is_not_waited_for(
+    chat: ChatOpenAI, server: OpenAIServer
+) -> None:
     server.script = first(Sent(status=429, headers={"Retry-After": "36000"}))
     with pytest.raises(ModelCallError, match="36,000 s"):
         wait_for(Model(chat).ask(HELLO, CallBudget()))
     assert len(server.calls) == 1
 
 
-def test_waits_double_up_to_a_bound(chat: ChatOpenAI, server: OpenAIServer, waits: list[float]) -> None:
+def test_waits_double_up_to_a_bound(
+    chat: ChatOpenAI, server: OpenAIServer, waits: list[float]
+) -> None:
     server.script = lambda call: Sent(status=500)
     with pytest.raises(ModelCallError, match="10 times"):
         wait_for(Model(chat).ask(HELLO, CallBudget(retry_wait=1, max_retries=9)))
@@ -438,7 +487,9 @@ def test_the_ledger_counts_attempts_and_tokens_by_stage_and_model(
     server: OpenAIServer, disagreeing: FixedRetriever
 ) -> None:
     large, small = (
-        ChatOpenAI(model=f"{size}-{next(_names)}", base_url=server.url, api_key="none", max_retries=0)
+        ChatOpenAI(
+            model=f"{size}-{next(_names)}", base_url=server.url, api_key="none", max_retries=0
+        )
         for size in ("large", "small")
     )
     lost: list[Call] = []
@@ -455,7 +506,12 @@ def test_the_ledger_counts_attempts_and_tokens_by_stage_and_model(
     built = build_graph(reader=LLMReader(large, extract_model=small), retriever=disagreeing)
     usage = built.invoke({"question": QUESTION}, context=Settings(verify=False))["answer"]["usage"]
     answered = [call for call in server.calls if call not in lost]
-    assert (usage["calls"], usage["failed_calls"], usage["retries"], usage["cache_hits"]) == (7, 2, 2, 0)
+    assert (usage["calls"], usage["failed_calls"], usage["retries"], usage["cache_hits"]) == (
+        7,
+        2,
+        2,
+        0,
+    )
     assert usage["input_tokens"] == sum(len(call.prompt) // 4 for call in answered)
     assert usage["output_tokens"] == sum(len(faithful(call).content) // 4 for call in answered)
     assert usage["cached_input_tokens"] == 403
@@ -463,7 +519,10 @@ def test_the_ledger_counts_attempts_and_tokens_by_stage_and_model(
         (usage["stages"], ("extract", "reduce")),
         (usage["models"], (small.model_name, large.model_name)),
     ):
-        assert {name: (part["calls"], part["failed_calls"], part["retries"]) for name, part in sums.items()} == {
+        assert {
+            name: (part["calls"], part["failed_calls"], part["retries"])
+            for name, part in sums.items()
+        } == {
             names[0]: (6, 2, 2),
             names[1]: (1, 0, 0),
         }
@@ -495,7 +554,9 @@ def test_with_a_cache_the_same_calls_are_not_made_again(
     assert usages[1]["input_tokens"] == usages[1]["output_tokens"] == 0
 
 
-def test_the_cache_is_a_setting(named: str, server: OpenAIServer, disagreeing: FixedRetriever, tmp_path: Path) -> None:
+def test_the_cache_is_a_setting(
+    named: str, server: OpenAIServer, disagreeing: FixedRetriever, tmp_path: Path
+) -> None:
     context = Settings(model=named, model_arguments={"cache": str(tmp_path / "replies.sqlite")})
     built = build_graph(retriever=disagreeing)
     for expected in (0, 6):
@@ -519,7 +580,9 @@ def test_empty_replies_are_not_cached(
 
     server.script = script
     for _ in range(2):
-        reader = LLMReader(named, arguments={"cache": str(tmp_path / "replies.sqlite")}, structured_output=form)
+        reader = LLMReader(
+            named, arguments={"cache": str(tmp_path / "replies.sqlite")}, structured_output=form
+        )
         assert wait_for(reader.aextract(ASKED, DOCUMENTS, 0, budget))["status"] == "evidence"
     assert len(server.calls) == 2
     assert summarise(budget.calls, seconds=0)["cache_hits"] == 1
@@ -548,14 +611,18 @@ class AddressedChatModel(GenericFakeChatModel):
 
 def test_a_model_is_known_by_its_address_whatever_the_field_is_called() -> None:
     here, there, again = (
-        model_key(AddressedChatModel(messages=iter([]), anthropic_api_url=f"http://127.0.0.1/{place}"))
+        model_key(
+            AddressedChatModel(messages=iter([]), anthropic_api_url=f"http://127.0.0.1/{place}")
+        )
         for place in ("here", "there", "here")
     )
     assert here == again != there
 
 
 @pytest.mark.parametrize("place", ["a folder", "no database"])
-def test_a_cache_that_cannot_be_opened_is_an_input_error(place: str, named: str, tmp_path: Path) -> None:
+def test_a_cache_that_cannot_be_opened_is_an_input_error(
+    place: str, named: str, tmp_path: Path
+) -> None:
     path = tmp_path if place == "a folder" else tmp_path / "text"
     if path != tmp_path:
         path.write_text("This is no database, and long enough to show it. " * 100)
@@ -575,10 +642,14 @@ ECHOES = {
 
 @pytest.mark.parametrize("status", [400, 401, 403, 429, 500])
 @pytest.mark.parametrize("echo", ECHOES)
-def test_a_key_in_a_servers_error_is_not_repeated(echo: str, status: int, server: OpenAIServer) -> None:
+def test_a_key_in_a_servers_error_is_not_repeated(
+    echo: str, status: int, server: OpenAIServer
+) -> None:
     body = json.dumps({"error": {"message": f"No: {ECHOES[echo]}"}}).encode()
     server.script = lambda call: Sent(status=status, raw=body)
-    chat = ChatOpenAI(model=next(_names), base_url=server.url, api_key=SecretStr(KEY), max_retries=0)
+    chat = ChatOpenAI(
+        model=next(_names), base_url=server.url, api_key=SecretStr(KEY), max_retries=0
+    )
     with pytest.raises(ModelError) as raised:
         wait_for(Model(chat).ask(HELLO, CallBudget(retry_wait=0, max_retries=1)))
     shown = "".join(traceback.format_exception(raised.value))
@@ -588,8 +659,12 @@ def test_a_key_in_a_servers_error_is_not_repeated(echo: str, status: int, server
 
 def test_a_key_of_no_known_shape_is_not_repeated(server: OpenAIServer) -> None:
     key = "a-key-of-its-own-shape"
-    server.script = lambda call: Sent(status=401, raw=json.dumps({"error": {"message": key}}).encode())
-    chat = ChatOpenAI(model=next(_names), base_url=server.url, api_key=SecretStr(key), max_retries=0)
+    server.script = lambda call: Sent(
+        status=401, raw=json.dumps({"error": {"message": key}}).encode()
+    )
+    chat = ChatOpenAI(
+        model=next(_names), base_url=server.url, api_key=SecretStr(key), max_retries=0
+    )
     with pytest.raises(ModelError) as raised:
         wait_for(Model(chat).ask(HELLO, CallBudget(retry_wait=0, max_retries=0)))
     assert key not in str(raised.value)

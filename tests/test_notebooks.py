@@ -17,15 +17,22 @@ from tests.studio_server import ROOT, clean_environment
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 LARGEST = 500_000
 """Bytes of a notebook with its outputs, pictures included."""
-OF_A_MACHINE = re.compile(r"/(?:home|root|Users|tmp|var|work|mnt|opt|usr)/|[A-Z]:\\\\|site-packages|Traceback")
+OF_A_MACHINE = re.compile(
+    r"/(?:home|root|Users|tmp|var|work|mnt|opt|usr)/|[A-Z]:\\\\|site-packages|Traceback"
+)
 
-pytestmark = [pytest.mark.slow, pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)]
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem),
+]
 
 
 def _shown(cell: nbformat.NotebookNode) -> list[str]:
     """Return the text of a cell's outputs, and of a picture that it is one."""
     data = [output.get("data", {"text": output.get("text")}) for output in cell.get("outputs", [])]
-    return ["picture" if "image/png" in shown else json.dumps(shown, sort_keys=True) for shown in data]
+    return [
+        "picture" if "image/png" in shown else json.dumps(shown, sort_keys=True) for shown in data
+    ]
 
 
 @pytest.fixture(scope="module")
@@ -49,7 +56,11 @@ def executed(tmp_path_factory: pytest.TempPathFactory, pubmed: str) -> tuple[Pat
     command += [str(path) for source in runnable for path in (source, folder / source.name)]
     # A proxy that nothing listens on: whatever leaves this machine fails.
     nowhere = dict.fromkeys(("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"), "http://127.0.0.1:9")
-    nowhere |= {"HF_HUB_OFFLINE": "1", "NO_PROXY": "127.0.0.1,localhost", eutilities.URL_VARIABLE: pubmed}
+    nowhere |= {
+        "HF_HUB_OFFLINE": "1",
+        "NO_PROXY": "127.0.0.1,localhost",
+        eutilities.URL_VARIABLE: pubmed,
+    }
     environment = clean_environment(**nowhere)
     return folder, run_forked(command, cwd=ROOT, env=environment).stderr
 

@@ -24,7 +24,10 @@ from tests.loopback import PATIENCE
 pytestmark = pytest.mark.slow
 
 SECRET = "only-the-environment-knows"
-TRIALS = [record(f"d{number}", f"Aspirin for stroke, trial {number}.", year=2000 + number) for number in range(30)]
+TRIALS = [
+    record(f"d{number}", f"Aspirin for stroke, trial {number}.", year=2000 + number)
+    for number in range(30)
+]
 
 
 @pytest.fixture(scope="module")
@@ -65,10 +68,15 @@ def stored_texts(server: str) -> bytes:
     )
 
 
-def test_a_base_in_an_object_store_is_the_one_that_a_folder_would_hold(place: str, server: str, tmp_path: Path) -> None:
+def test_a_base_in_an_object_store_is_the_one_that_a_folder_would_hold(
+    place: str, server: str, tmp_path: Path
+) -> None:
     for where in (place, tmp_path / "kb"):
         build(where, source("old", *TRIALS))
-        build(where, source("new", record("d3", "Aspirin, revised."), Deletion("d4"), record("bad", " ")))
+        build(
+            where,
+            source("new", record("d3", "Aspirin, revised."), Deletion("d4"), record("bad", " ")),
+        )
     questions = ("aspirin stroke", "revised")
     assert contents(place, questions=questions) == contents(tmp_path / "kb", questions=questions)
     assert SECRET.encode() not in stored_texts(server)
@@ -87,13 +95,17 @@ def test_the_command_line_takes_it_as_it_takes_a_folder(
     run = command_line(monkeypatch, capsys)
     lines = [{"id": "1", "text": "Aspirin lowers the risk of stroke."}, {"id": "2", "text": ""}]
     (tmp_path / "passages.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
-    code, told, _ = run("index", str(tmp_path / "passages.jsonl"), "--kb", place, "--encoder", "minilm")
+    code, told, _ = run(
+        "index", str(tmp_path / "passages.jsonl"), "--kb", place, "--encoder", "minilm"
+    )
     assert code == 0
     assert f"{place} holds 1 passage." in told
     assert f"{place}/rejects.jsonl" in told
     assert run("kb", "verify", place)[:2] == (0, f"{place} is sound.\n")
     assert "stroke" in json.loads(run("kb", "search", place, "aspirin", "--json")[1])[0]["text"]
-    answer = json.loads(run("ask", "Does aspirin lower the risk of stroke?", "--kb", place, "--json")[1])
+    answer = json.loads(
+        run("ask", "Does aspirin lower the risk of stroke?", "--kb", place, "--json")[1]
+    )
     assert answer["citations"][0]["source_id"] == "1"
 
 
@@ -101,7 +113,9 @@ def test_two_builds_do_not_write_at_the_same_time(place: str) -> None:
     def entries() -> Iterator[object]:
         with pytest.raises(KnowledgeBaseError, match="being built by another process"):
             build(place, source("second", *TRIALS))
-        with pytest.raises(KnowledgeBaseError, match="is half-built: wait until its build has ended"):
+        with pytest.raises(
+            KnowledgeBaseError, match="is half-built: wait until its build has ended"
+        ):
             KnowledgeBase.open(place)
         yield from TRIALS
 
@@ -112,7 +126,9 @@ def test_two_builds_do_not_write_at_the_same_time(place: str) -> None:
     assert open_place(place).stamp(LOCK_FILE) is None
 
 
-def test_what_a_killed_build_has_written_is_gone_on_from(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_a_killed_build_has_written_is_gone_on_from(
+    place: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     program = (
         "import os, signal, sys\n"
         "from tests.knowledge_bases import build, source\n"
@@ -132,7 +148,9 @@ def test_what_a_killed_build_has_written_is_gone_on_from(place: str, monkeypatch
     assert sorted(contents(place)["passages"]) == sorted(f"d{number}" for number in range(30))
 
 
-def test_a_build_that_was_taken_for_dead_publishes_nothing(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_build_that_was_taken_for_dead_publishes_nothing(
+    place: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(object_store, "SIGN_OF_LIFE_SECONDS", 0.01)
     mine = open_place(place)
     with mine.lock():
@@ -152,11 +170,16 @@ def test_a_lock_that_is_renewed_while_it_is_looked_at_is_not_taken_over(
 
     open_place(place).write(LOCK_FILE, b"{}")
     monkeypatch.setattr(object_store, "_is_given_up", renewed_meanwhile)
-    with pytest.raises(KnowledgeBaseError, match="being built by another process"), open_place(place).lock():
+    with (
+        pytest.raises(KnowledgeBaseError, match="being built by another process"),
+        open_place(place).lock(),
+    ):
         pass
 
 
-@pytest.mark.parametrize("url", ["s3://key:secret@literature/kb", "s3://literature/kb?secret=x", "nosuch://a/b"])
+@pytest.mark.parametrize(
+    "url", ["s3://key:secret@literature/kb", "s3://literature/kb?secret=x", "nosuch://a/b"]
+)
 def test_a_url_that_cannot_be_used_is_refused_without_its_keys(url: str) -> None:
     with pytest.raises(InputError) as error:
         open_place(url)

@@ -21,10 +21,17 @@ from tests.studio_server import clean_environment
 
 
 def test_the_log_tells_of_the_stages_and_of_no_text(
-    chat_model: ChatOpenAI, server: OpenAIServer, disagreeing: FixedRetriever, caplog: pytest.LogCaptureFixture
+    chat_model: ChatOpenAI,
+    server: OpenAIServer,
+    disagreeing: FixedRetriever,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     def last_fails(call: Call) -> Reply:
-        return Reply(f"cannot read: {call.prompt}", status=500) if "number 12 " in call.prompt else faithful(call)
+        return (
+            Reply(f"cannot read: {call.prompt}", status=500)
+            if "number 12 " in call.prompt
+            else faithful(call)
+        )
 
     server.script = last_fails
     with caplog.at_level(logging.INFO):
@@ -32,13 +39,19 @@ def test_the_log_tells_of_the_stages_and_of_no_text(
             {"question": QUESTION}, context=Settings(max_retries=0)
         )["answer"]
     assert answer["extractions"][3]["status"] == "failed"
-    ours = [record.getMessage() for record in caplog.records if record.name.startswith("briefcontext.")]
+    ours = [
+        record.getMessage() for record in caplog.records if record.name.startswith("briefcontext.")
+    ]
     assert ours[:2] == ["retrieved documents=16", "route_decided route=map_reduce iou=0.0"]
     assert "partition_done index=0 partitions=4 status=evidence quotes=4" in ours
     assert "partition_failed index=3 partitions=4" in ours
     assert ours[-1] == "answered abstained=False citations=12 calls=6"
     assert "HTTP Request" in caplog.text, "other libraries' loggers were on, too"
-    said = [QUESTION, answer["text"], *(document.page_content for document in disagreeing.documents)]
+    said = [
+        QUESTION,
+        answer["text"],
+        *(document.page_content for document in disagreeing.documents),
+    ]
     said += [word for text in said for word in text.split() if len(word) > 6]
     assert not [text for text in said if text in caplog.text]
 
@@ -57,7 +70,11 @@ print(json.dumps({"citations": len(answer["citations"]), "connected": connected}
 
 def _without_tracing() -> dict[str, str]:
     clean = clean_environment()
-    return {name: value for name, value in clean.items() if not name.startswith(("LANGSMITH", "LANGCHAIN"))}
+    return {
+        name: value
+        for name, value in clean.items()
+        if not name.startswith(("LANGSMITH", "LANGCHAIN"))
+    }
 
 
 def _run(program: str, **environment: str) -> Any:
@@ -69,7 +86,9 @@ def _run(program: str, **environment: str) -> Any:
 @pytest.mark.slow
 def test_nothing_leaves_the_machine_by_default() -> None:
     command = [sys.executable, "-W", "ignore", "-c", ASK]
-    done = subprocess.run(command, env=_without_tracing(), capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        command, env=_without_tracing(), capture_output=True, text=True, check=True
+    )
     told = json.loads(done.stdout)
     assert told["citations"]
     assert told["connected"] == []
@@ -98,9 +117,13 @@ print(json.dumps([[span.name, "first choice" in str(dict(span.attributes))] for 
 @pytest.mark.slow
 def test_langsmiths_opentelemetry_mode_makes_a_span_of_each_stage() -> None:
     hidden = dict.fromkeys(["LANGSMITH_HIDE_INPUTS", "LANGSMITH_HIDE_OUTPUTS"], "true")
-    mode = dict.fromkeys(["LANGSMITH_TRACING", "LANGSMITH_OTEL_ENABLED", "LANGSMITH_OTEL_ONLY"], "true")
+    mode = dict.fromkeys(
+        ["LANGSMITH_TRACING", "LANGSMITH_OTEL_ENABLED", "LANGSMITH_OTEL_ONLY"], "true"
+    )
     spans: list[tuple[str, bool]] = _run(SPANS, **hidden, **mode)
-    assert {"BriefContext", "retrieve", "preflight", "map_fanout", "extract", "reduce"} <= {name for name, _ in spans}
+    assert {"BriefContext", "retrieve", "preflight", "map_fanout", "extract", "reduce"} <= {
+        name for name, _ in spans
+    }
     assert not [name for name, told in spans if told]
 
 
@@ -134,7 +157,10 @@ def collector() -> Iterator[int]:
 @pytest.mark.slow
 def test_langsmith_traces_when_the_environment_asks_for_it(collector: int) -> None:
     told = _run(
-        ASK, LANGSMITH_TRACING="true", LANGSMITH_ENDPOINT=f"http://127.0.0.1:{collector}", LANGSMITH_API_KEY="none"
+        ASK,
+        LANGSMITH_TRACING="true",
+        LANGSMITH_ENDPOINT=f"http://127.0.0.1:{collector}",
+        LANGSMITH_API_KEY="none",
     )
     assert told["citations"]
     assert str(("127.0.0.1", collector)) in told["connected"]

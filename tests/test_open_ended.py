@@ -12,7 +12,13 @@ from langchain_openai import ChatOpenAI
 
 from briefcontext.errors import InputError
 from briefcontext.evaluation.experiments.open_ended import agreement, consensus, outcomes_of
-from briefcontext.evaluation.judging.pairs import Verdict, judge_pairs, kept_verdicts, make_pairs, write_sheets
+from briefcontext.evaluation.judging.pairs import (
+    Verdict,
+    judge_pairs,
+    kept_verdicts,
+    make_pairs,
+    write_sheets,
+)
 from briefcontext.evaluation.methods.models import RunModels
 from briefcontext.evaluation.runs.compare import compare_runs
 from briefcontext.evaluation.runs.run import Run
@@ -30,12 +36,18 @@ def row(item: str, method: str, text: str) -> dict[str, Any]:
             "question": f"What of {item}?", "text": text}  # fmt: skip
 
 
-ROWS = [row(f"q{n}", method, f"{method} says {n}") for n in range(40) for method in ("vanilla", "briefcontext")]
+ROWS = [
+    row(f"q{n}", method, f"{method} says {n}")
+    for n in range(40)
+    for method in ("vanilla", "briefcontext")
+]
 
 
 @pytest.fixture
 def run(tmp_path: Path, server: OpenAIServer) -> Run:
-    server.script = lambda call: Reply(f"An answer of {'one call' if call.stage == 'answer' else 'many'}.")
+    server.script = lambda call: Reply(
+        f"An answer of {'one call' if call.stage == 'answer' else 'many'}."
+    )
     rows = [{"id": f"q{n}", "question": question(n)} for n in range(COUNT)]
     (tmp_path / "open.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     build_corpus(tmp_path / "corpus", COUNT)
@@ -65,7 +77,9 @@ def test_answers_of_other_than_two_methods_make_no_pairs_and_none_is_paid_for(
 def test_which_answer_is_whose_is_drawn_by_the_seed_and_not_told(tmp_path: Path) -> None:
     pairs = make_pairs(ROWS, "vanilla", "briefcontext", seed=1)
     assert pairs == make_pairs(ROWS, "vanilla", "briefcontext", seed=1)
-    assert [pair.id for pair in pairs] != [pair.id for pair in make_pairs(ROWS, "vanilla", "briefcontext", seed=2)]
+    assert [pair.id for pair in pairs] != [
+        pair.id for pair in make_pairs(ROWS, "vanilla", "briefcontext", seed=2)
+    ]
     assert 8 < sum(pair.methods["A"] == "vanilla" for pair in pairs) < 32
     assert [pair.question for pair in pairs] != sorted(pair.question for pair in pairs)
     for pair in pairs:
@@ -99,7 +113,9 @@ def test_hostile_answers_stay_text_on_the_page_and_in_the_sheet(tmp_path: Path) 
     assert {sheet["answer A"], sheet["answer B"]} == {attack, "'=cmd|' /C calc'!A0"}
 
 
-def test_verdicts_are_taken_in_and_counted_for_each_rater(tmp_path: Path, run: Run, server: OpenAIServer) -> None:
+def test_verdicts_are_taken_in_and_counted_for_each_rater(
+    tmp_path: Path, run: Run, server: OpenAIServer
+) -> None:
     out = tmp_path / "run"
     run.execute(out)
     key = json.loads((out / "key.json").read_text())
@@ -140,7 +156,9 @@ def test_a_file_that_holds_no_verdicts_is_refused(tmp_path: Path, run: Run) -> N
             run.take_verdicts(tmp_path / "run", tmp_path / "bad.csv")
 
 
-def verdict_file(file: Path, key: dict[str, Any], verdict: str, rater: str = "", *, mark: str = ",") -> Path:
+def verdict_file(
+    file: Path, key: dict[str, Any], verdict: str, rater: str = "", *, mark: str = ","
+) -> Path:
     file.parent.mkdir(exist_ok=True)
     with file.open("w", encoding="utf-8-sig", newline="") as sheet:
         writer = csv.writer(sheet, delimiter=mark)
@@ -158,8 +176,15 @@ def test_raters_whose_files_are_called_alike_are_counted_each(tmp_path: Path, ru
     out = tmp_path / "run"
     run.execute(out)
     key = json.loads((out / "key.json").read_text())
-    for folder, verdict, rater in (("1", "A", "one"), ("2", "tie", "two"), ("3", "B", ""), ("4", "tie", "")):
-        run.take_verdicts(out, verdict_file(tmp_path / folder / "verdicts.csv", key, verdict, rater))
+    for folder, verdict, rater in (
+        ("1", "A", "one"),
+        ("2", "tie", "two"),
+        ("3", "B", ""),
+        ("4", "tie", ""),
+    ):
+        run.take_verdicts(
+            out, verdict_file(tmp_path / folder / "verdicts.csv", key, verdict, rater)
+        )
     found = counted(out)
     assert {rater: ties for rater, (_, ties, _) in found.items()} == {
         **{"one": 0, "two": COUNT, "verdicts": 0},
@@ -168,7 +193,9 @@ def test_raters_whose_files_are_called_alike_are_counted_each(tmp_path: Path, ru
     assert len(found) == 4
 
 
-def test_the_same_verdicts_are_kept_once_whatever_their_file_is_called(tmp_path: Path, run: Run) -> None:
+def test_the_same_verdicts_are_kept_once_whatever_their_file_is_called(
+    tmp_path: Path, run: Run
+) -> None:
     out = tmp_path / "run"
     run.execute(out)
     key = json.loads((out / "key.json").read_text())
@@ -193,11 +220,16 @@ def test_a_raters_later_verdict_counts_and_the_change_is_said(tmp_path: Path, ru
 
 
 @pytest.mark.parametrize("mark", [";", "\t"])
-def test_a_sheet_that_a_spreadsheet_saved_with_other_marks_is_read(tmp_path: Path, run: Run, mark: str) -> None:
+def test_a_sheet_that_a_spreadsheet_saved_with_other_marks_is_read(
+    tmp_path: Path, run: Run, mark: str
+) -> None:
     out = tmp_path / "run"
     run.execute(out)
     key = json.loads((out / "key.json").read_text())
-    assert run.take_verdicts(out, verdict_file(tmp_path / "sheet.csv", key, "tie", "one", mark=mark)) == COUNT
+    assert (
+        run.take_verdicts(out, verdict_file(tmp_path / "sheet.csv", key, "tie", "one", mark=mark))
+        == COUNT
+    )
     assert counted(out) == {"one": (COUNT, COUNT, 0)}
 
 
@@ -272,7 +304,14 @@ def test_a_judge_whose_replies_state_no_verdict_is_counted_apart_and_ties_nothin
     server.script = lambda call: Reply(reply if unread in call.user else "Verdict: tie")
     assert run.judge(out, "openai:judge") == 1
     (judge,) = json.loads((out / "summary.json").read_text())["verdicts"]
-    assert [judge[name] for name in ("n", "win", "tie", "lose", "unparsed", "unknown_pairs")] == [7, 0, 7, 0, 1, 0]
+    assert [judge[name] for name in ("n", "win", "tie", "lose", "unparsed", "unknown_pairs")] == [
+        7,
+        0,
+        7,
+        0,
+        1,
+        0,
+    ]
 
     server.script = lambda call: Reply(reply)
     run.judge(out, "openai:another")
@@ -287,11 +326,15 @@ KEY = {f"p{n}": {"A": "vanilla", "B": "briefcontext"} for n in range(24)}
 
 def _said(rater: str, words: str) -> list[Verdict]:
     """Verdicts of a rater on the pairs in order: w, t or l for the second method."""
-    return [Verdict(f"p{n}", {"w": "B", "l": "A", "t": "tie"}[word], rater) for n, word in enumerate(words)]
+    return [
+        Verdict(f"p{n}", {"w": "B", "l": "A", "t": "tie"}[word], rater)
+        for n, word in enumerate(words)
+    ]
 
 
 @pytest.mark.parametrize(
-    ("raters", "agreed"), [("ww", "win"), ("wl", "tie"), ("wt", "tie"), ("llw", "lose"), ("wlt", "tie")]
+    ("raters", "agreed"),
+    [("ww", "win"), ("wl", "tie"), ("wt", "tie"), ("llw", "lose"), ("wlt", "tie")],
 )
 def test_the_consensus_is_what_more_than_half_say(raters: str, agreed: str) -> None:
     verdicts = [verdict for n, word in enumerate(raters) for verdict in _said(f"r{n}", word)]
@@ -308,7 +351,9 @@ def test_two_raters_have_cohens_kappa_and_more_have_fleiss() -> None:
     assert (found["name"], found["pairs"]) == ("Cohen's kappa", 20)
     assert found["kappa"] == pytest.approx((alike - chance) / (1 - chance))
     assert found["low"] < found["kappa"] < found["high"]
-    three = outcomes_of([*_said("a", first), *_said("b", second), *_said("c", first)], KEY, "briefcontext")
+    three = outcomes_of(
+        [*_said("a", first), *_said("b", second), *_said("c", first)], KEY, "briefcontext"
+    )
     fleiss = agreement(three, ["a", "b", "c"], seed=0)
     assert fleiss is not None
     assert (fleiss["name"], fleiss["raters"]) == ("Fleiss' kappa", 3)
@@ -318,7 +363,11 @@ def test_two_raters_have_cohens_kappa_and_more_have_fleiss() -> None:
     assert fleiss["kappa"] == pytest.approx((pairs - expected) / (1 - expected))
     assert fleiss["low"] < fleiss["kappa"] < fleiss["high"]
     assert agreement(outcomes_of(_said("a", "www"), KEY, "briefcontext"), ["a"], seed=0) is None
-    same = agreement(outcomes_of([*_said("a", "www"), *_said("b", "www")], KEY, "briefcontext"), ["a", "b"], seed=0)
+    same = agreement(
+        outcomes_of([*_said("a", "www"), *_said("b", "www")], KEY, "briefcontext"),
+        ["a", "b"],
+        seed=0,
+    )
     assert same is not None
     assert same["kappa"] is None
 

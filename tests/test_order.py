@@ -46,4 +46,6 @@ def test_arranging_again_changes_nothing(ranked: list[Document]) -> None:
 @given(ranked=CHUNKS)
 def test_one_source_is_sorted_by_position(ranked: list[Document]) -> None:
     one = [document for document in ranked if document.metadata["source_id"] == "a"]
-    assert order_preserving(one) == sorted(one, key=lambda document: document.metadata["chunk_index"])
+    assert order_preserving(one) == sorted(
+        one, key=lambda document: document.metadata["chunk_index"]
+    )

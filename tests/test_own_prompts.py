@@ -54,7 +54,9 @@ def test_a_template_in_the_folder_replaces_the_bundled_one_of_its_name(
 ) -> None:
     server.script = faithful
     reader = LLMReader(chat_model, prompts=Prompts(given(**{name: _marked(name)})))
-    answer = build_graph(reader=reader, retriever=disagreeing).invoke({"question": QUESTION})["answer"]
+    answer = build_graph(reader=reader, retriever=disagreeing).invoke({"question": QUESTION})[
+        "answer"
+    ]
     assert answer["route"] == "map_reduce"
     assert _were_marked(server) == marked
 
@@ -68,13 +70,17 @@ def test_a_changed_file_counts_from_the_next_question_on(
     graph = build_graph(retriever=disagreeing)
     for template, marked in ((BUNDLED.texts["answer"], False), (_marked("answer"), True)):
         folder = given(answer=template)
-        settings = Settings(model=f"openai:scripted-{server.url}", prompts=str(folder), route="vanilla")
+        settings = Settings(
+            model=f"openai:scripted-{server.url}", prompts=str(folder), route="vanilla"
+        )
         graph.invoke({"question": QUESTION}, context=settings)
         assert _were_marked(server)[-1] is marked
 
 
 def test_template_syntax_in_a_document_stays_text(given: Given) -> None:
-    prompts = Prompts(given(extract="{{{question}}}{{#options}}{{{text}}}{{/options}}\n---\n{{{documents}}}"))
+    prompts = Prompts(
+        given(extract="{{{question}}}{{#options}}{{{text}}}{{/options}}\n---\n{{{documents}}}")
+    )
     hostile = "{{question}} {{#options}}x{{/options}} <b>"
     assert prompts.render("extract", "Q?", {}, documents=hostile)[-1].text == hostile
 
@@ -83,9 +89,17 @@ def test_template_syntax_in_a_document_stays_text(given: Given) -> None:
     ("name", "template", "words"),
     [
         ("extract", "Copy what answers {{{question}}}.", "{{{documents}}}"),
-        ("extract", BUNDLED.texts["extract"].replace("{{{documents}}}", "{{documents}}"), "{{{documents}}}"),
+        (
+            "extract",
+            BUNDLED.texts["extract"].replace("{{{documents}}}", "{{documents}}"),
+            "{{{documents}}}",
+        ),
         ("extract", f"{BUNDLED.texts['extract']} {{{{question}}}}", "{{{question}}}"),
-        ("reduce", BUNDLED.texts["reduce"].replace("{{{evidence}}}", "{{{documents}}}"), "names documents"),
+        (
+            "reduce",
+            BUNDLED.texts["reduce"].replace("{{{evidence}}}", "{{{documents}}}"),
+            "names documents",
+        ),
         ("answer", f"{BUNDLED.texts['answer']} {{{{> other}}}}", "names other"),
         ("answer", f"{BUNDLED.texts['answer']} {{{{#options}}}}", "never closed"),
         ("answer", f"{BUNDLED.texts['answer']} {{{{#options", "unclosed tag"),
@@ -93,7 +107,9 @@ def test_template_syntax_in_a_document_stays_text(given: Given) -> None:
         ("answer", "", "{{{documents}}}, {{{question}}}, {{{text}}}"),
     ],
 )
-def test_a_template_that_cannot_be_used_is_refused(name: str, template: str, words: str, given: Given) -> None:
+def test_a_template_that_cannot_be_used_is_refused(
+    name: str, template: str, words: str, given: Given
+) -> None:
     with pytest.raises(InputError) as refused:
         Prompts(given(**{name: template}))
     assert words in str(refused.value)
@@ -114,7 +130,9 @@ def test_a_folder_without_templates_is_refused(tmp_path: Path) -> None:
 
 def test_prompts_need_a_model(tmp_path: Path, disagreeing: FixedRetriever) -> None:
     with pytest.raises(InputError, match="model is not"):
-        build_graph(retriever=disagreeing).invoke({"question": QUESTION}, context=Settings(prompts=str(tmp_path)))
+        build_graph(retriever=disagreeing).invoke(
+            {"question": QUESTION}, context=Settings(prompts=str(tmp_path))
+        )
 
 
 def test_the_bundled_ones_are_written_out_once_and_are_as_good(
@@ -122,7 +140,10 @@ def test_the_bundled_ones_are_written_out_once_and_are_as_good(
 ) -> None:
     folder = tmp_path / "mine"
     monkeypatch.setattr(sys, "argv", ["briefcontext", "prompts", str(folder)])
-    for code, said in ((None, f"Wrote {len(BUNDLED.texts)} prompts"), (2, "prompts already: name another")):
+    for code, said in (
+        (None, f"Wrote {len(BUNDLED.texts)} prompts"),
+        (2, "prompts already: name another"),
+    ):
         with pytest.raises(SystemExit) as ended:
             main()
         output = capsys.readouterr()

@@ -30,7 +30,11 @@ def _imports(file: Path) -> set[str]:
             modules += [f"{node.module}.{alias.name}" for alias in node.names]
         elif isinstance(node, ast.Import):
             modules += [alias.name for alias in node.names]
-    return {parts[1] for module in modules if (parts := module.split("."))[0] == "briefcontext" and len(parts) > 1}
+    return {
+        parts[1]
+        for module in modules
+        if (parts := module.split("."))[0] == "briefcontext" and len(parts) > 1
+    }
 
 
 @pytest.mark.parametrize("layer", LAYERS)
@@ -43,7 +47,9 @@ def test_layers_import_only_from_those_below(layer: str) -> None:
 @pytest.mark.parametrize(
     "module",
     [
-        ".".join(["briefcontext", *f.relative_to(PACKAGE).with_suffix("").parts]).removesuffix(".__init__")
+        ".".join(["briefcontext", *f.relative_to(PACKAGE).with_suffix("").parts]).removesuffix(
+            ".__init__"
+        )
         for layer in LAYERS
         for f in sorted((PACKAGE / layer).glob("**/*.py"))
     ]
@@ -55,7 +61,9 @@ def test_every_exported_name_exists(module: str) -> None:
         assert getattr(imported, name) is not None
 
 
-@pytest.mark.parametrize("package", ["briefcontext", "briefcontext.knowledge", "briefcontext.retrievers"])
+@pytest.mark.parametrize(
+    "package", ["briefcontext", "briefcontext.knowledge", "briefcontext.retrievers"]
+)
 def test_a_lazy_package_lists_what_it_offers(package: str) -> None:
     imported = importlib.import_module(package)
     exec(f"from {package} import *", names := dict[str, object]())
@@ -82,7 +90,9 @@ def test_importing_loads_nothing_heavy(statement: str, forbidden: list[str]) -> 
     assert done.stdout.strip() == "[]"
 
 
-@pytest.mark.parametrize("package", ["briefcontext", "briefcontext.knowledge", "briefcontext.retrievers"])
+@pytest.mark.parametrize(
+    "package", ["briefcontext", "briefcontext.knowledge", "briefcontext.retrievers"]
+)
 def test_type_checkers_see_the_same_public_names(package: str) -> None:
     imported = importlib.import_module(package)
     tree = ast.parse(Path(str(imported.__file__)).read_text(encoding="utf-8"))

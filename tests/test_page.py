@@ -50,7 +50,9 @@ FIRST_CHOICE = "Which drug is first choice for type 2 diabetes?"
 PATIENT = Settings(max_retries=0)
 
 
-def client(app: Starlette, *, host: str = "127.0.0.1:8000", peer: tuple[str, int] = LOCAL) -> TestClient:
+def client(
+    app: Starlette, *, host: str = "127.0.0.1:8000", peer: tuple[str, int] = LOCAL
+) -> TestClient:
     return TestClient(app, base_url=f"http://{host}", client=peer, raise_server_exceptions=False)
 
 
@@ -84,7 +86,9 @@ def test_an_answer_comes_after_its_documents_and_rankings(demo: Starlette) -> No
     documents = {document["id"]: document for document in told[1]["documents"]}
     answer = told[-1]["answer"]
     assert [document["rank"] for document in documents.values()] == list(range(1, 17))
-    assert set(told[3]["preflight"]["dense_top"] + told[3]["preflight"]["bm25_top"]) <= set(documents)
+    assert set(told[3]["preflight"]["dense_top"] + told[3]["preflight"]["bm25_top"]) <= set(
+        documents
+    )
     assert answer["citations"]
     for citation in answer["citations"]:
         text = documents[citation["document_id"]]["text"]
@@ -94,21 +98,35 @@ def test_an_answer_comes_after_its_documents_and_rankings(demo: Starlette) -> No
 def test_partitions_are_told_of_one_by_one(mapped: Starlette) -> None:
     told = asked(mapped)
     names = [line["event"] for line in told]
-    assert [names.count(name) for name in ("partitions", "partition_started", "partition_done", "extraction")] == [
-        *(1, 4, 4, 4)
-    ]
+    assert [
+        names.count(name)
+        for name in ("partitions", "partition_started", "partition_done", "extraction")
+    ] == [*(1, 4, 4, 4)]
     (groups,) = [line["partitions"] for line in told if line["event"] == "partitions"]
     assert [id for group in groups for id in group] == [f"doc-{place}" for place in range(16)]
     assert (
-        names.index("partitions") < names.index("partition_started") < names.index("reducing") < names.index("answer")
+        names.index("partitions")
+        < names.index("partition_started")
+        < names.index("reducing")
+        < names.index("answer")
     )
-    assert {line["extraction"]["index"] for line in told if line["event"] == "extraction"} == {0, 1, 2, 3}
+    assert {line["extraction"]["index"] for line in told if line["event"] == "extraction"} == {
+        0,
+        1,
+        2,
+        3,
+    }
 
 
 def test_the_answers_words_come_as_they_are_written(mapped: Starlette) -> None:
     told = asked(mapped)
     words = [line["text"] for line in told if line["event"] == "answer_token"]
-    keys = {document["key"] for line in told if line["event"] == "documents" for document in line["documents"]}
+    keys = {
+        document["key"]
+        for line in told
+        if line["event"] == "documents"
+        for document in line["documents"]
+    }
     assert len(words) > 16
     assert set(re.findall(r"\[(\w+)\]", "".join(words))) == {str(number) for number in range(1, 17)}
     assert not any(key in "".join(words) for key in keys)
@@ -131,14 +149,18 @@ def without_group_9(call: Call) -> Reply:
 
 def test_a_question_with_half_a_character_is_refused_with_one_clear_error(demo: Starlette) -> None:
     headers = {"content-type": "application/json"}
-    response = client(demo).post("/api/ask", content=r'{"question": "Is it so \ud83d?"}', headers=headers)
+    response = client(demo).post(
+        "/api/ask", content=r'{"question": "Is it so \ud83d?"}', headers=headers
+    )
     assert response.status_code == 400
     error = response.json()["error"]
     assert error["kind"] == "InputError"
     assert "The question holds U+D83D at character 10" in error["message"]
 
 
-def test_a_model_that_fails_ends_the_stream_with_one_clear_error(mapped: Starlette, server: OpenAIServer) -> None:
+def test_a_model_that_fails_ends_the_stream_with_one_clear_error(
+    mapped: Starlette, server: OpenAIServer
+) -> None:
     server.script = lambda call: Reply("overloaded", status=503)
     *before, last = asked(mapped)
     assert last["event"] == "error"
@@ -150,11 +172,15 @@ def test_a_model_that_fails_ends_the_stream_with_one_clear_error(mapped: Starlet
 class BrokenRetriever(BaseRetriever):
     """Breaks in a way that no one foresaw."""
 
-    def _get_relevant_documents(self, query: str, *, run_manager: CallbackManagerForRetrieverRun) -> list[Document]:
+    def _get_relevant_documents(
+        self, query: str, *, run_manager: CallbackManagerForRetrieverRun
+    ) -> list[Document]:
         raise RuntimeError("/srv/private/index is gone")
 
 
-def test_an_unforeseen_error_is_logged_and_not_shown(chat_model: ChatOpenAI, caplog: pytest.LogCaptureFixture) -> None:
+def test_an_unforeseen_error_is_logged_and_not_shown(
+    chat_model: ChatOpenAI, caplog: pytest.LogCaptureFixture
+) -> None:
     (line,) = asked(create_app(graph=build_graph(model=chat_model, retriever=BrokenRetriever())))
     assert (line["event"], line["kind"]) == ("error", "UnexpectedError")
     assert "private" not in line["message"]
@@ -165,7 +191,9 @@ def test_documents_keep_only_addresses_of_the_web(chat_model: ChatOpenAI) -> Non
     metadata = {"url": "javascript:alert(1)", "year": "about 1999", "retracted": True}
     documents = [
         Document(id="a", page_content="Aspirin \ud800 works.", metadata=metadata),
-        Document(id="b", page_content="It does.", metadata={"url": "https://pubmed.ncbi.nlm.nih.gov/1/"}),
+        Document(
+            id="b", page_content="It does.", metadata={"url": "https://pubmed.ncbi.nlm.nih.gov/1/"}
+        ),
     ]
     graph = build_graph(model=chat_model, retriever=FixedRetriever(documents=documents))
     told = asked(create_app(PATIENT, graph=graph), settings={"include_retracted": True})
@@ -215,7 +243,9 @@ def test_what_cannot_be_asked_is_refused_with_the_reason(
 
 
 def test_no_choice_names_a_file_or_a_model() -> None:
-    assert not {"knowledge_base", "document", "model", "extract_model", "model_arguments"} & {*CHOICES}
+    assert not {"knowledge_base", "document", "model", "extract_model", "model_arguments"} & {
+        *CHOICES
+    }
 
 
 @pytest.mark.parametrize(
@@ -230,7 +260,9 @@ def test_no_choice_names_a_file_or_a_model() -> None:
         (b'{"question": "' + b"x" * MAX_BODY_BYTES + b'"}', "application/json", 413),
     ],
 )
-def test_bodies_that_are_no_question_are_refused(body: bytes, kind: str, status: int, demo: Starlette) -> None:
+def test_bodies_that_are_no_question_are_refused(
+    body: bytes, kind: str, status: int, demo: Starlette
+) -> None:
     response = client(demo).post("/api/ask", content=body, headers={"Content-Type": kind})
     assert response.status_code == status
     assert response.json()["error"]["message"]
@@ -241,18 +273,24 @@ def test_a_body_of_no_stated_length_is_limited_too(demo: Starlette) -> None:
         for _ in range(MAX_BODY_BYTES // 1024 + 1):
             yield b"x" * 1024
 
-    response = client(demo).post("/api/ask", content=pieces(), headers={"Content-Type": "application/json"})
+    response = client(demo).post(
+        "/api/ask", content=pieces(), headers={"Content-Type": "application/json"}
+    )
     assert response.status_code == 413
 
 
-@pytest.mark.parametrize("path", ["/", "/page.js", "/page.css", "/nothing", "/api/about", "/api/nothing", "/api/ask"])
+@pytest.mark.parametrize(
+    "path", ["/", "/page.js", "/page.css", "/nothing", "/api/about", "/api/nothing", "/api/ask"]
+)
 def test_every_reply_carries_the_security_headers(path: str, demo: Starlette) -> None:
     headers = client(demo).get(path).headers
     assert {name: headers[name] for name in SECURITY_HEADERS} == dict(SECURITY_HEADERS)
     assert headers["cache-control"] == "no-store"
 
 
-def test_a_source_is_given_whole_and_only_from_what_is_read(demo: Starlette, mapped: Starlette) -> None:
+def test_a_source_is_given_whole_and_only_from_what_is_read(
+    demo: Starlette, mapped: Starlette
+) -> None:
     known = client(demo).post("/api/source", json={"source_id": "demo-type-2-diabetes-01"})
     (passage,) = known.json()["passages"]
     assert passage["id"] == "demo-type-2-diabetes-01"
@@ -266,13 +304,19 @@ def test_a_source_is_given_whole_and_only_from_what_is_read(demo: Starlette, map
         assert client(app).post("/api/source", json=given).status_code == status
 
 
-def test_what_the_filters_leave_is_counted(demo: Starlette, mapped: Starlette, tmp_path: Path) -> None:
+def test_what_the_filters_leave_is_counted(
+    demo: Starlette, mapped: Starlette, tmp_path: Path
+) -> None:
     kinds = ("Review", "Randomized Controlled Trial")
     records = [
-        record(f"{kind[:3]}{year}", year=year, publication_types=kind) for year in (2010, 2020) for kind in kinds
+        record(f"{kind[:3]}{year}", year=year, publication_types=kind)
+        for year in (2010, 2020)
+        for kind in kinds
     ]
     records.append(record("withdrawn", year=2020, publication_types="Retracted Publication"))
-    build_knowledge_base([source("records", *records)], tmp_path / "base", encoder=load_encoder("minilm"))
+    build_knowledge_base(
+        [source("records", *records)], tmp_path / "base", encoder=load_encoder("minilm")
+    )
     app = create_app(Settings(knowledge_base=str(tmp_path / "base")))
     for settings, passages in (
         ({}, 4),
@@ -286,23 +330,35 @@ def test_what_the_filters_leave_is_counted(demo: Starlette, mapped: Starlette, t
         assert counted.json() == {"passages": passages, "all": 5}
     assert "5 passages, of 20" in client(app).get("/api/about").json()["size"]
     assert client(mapped).post("/api/count", json={}).status_code == 404
-    assert client(demo).post("/api/count", json={"settings": {"knowledge_base": "/etc"}}).status_code == 400
+    assert (
+        client(demo).post("/api/count", json={"settings": {"knowledge_base": "/etc"}}).status_code
+        == 400
+    )
 
 
 def test_filters_are_offered_as_the_base_has_them(tmp_path: Path) -> None:
     records = [
         record(
-            str(place), journal="Journal of Toys", journal_abbreviation="J Toys", languages="eng" if place else "fre"
+            str(place),
+            journal="Journal of Toys",
+            journal_abbreviation="J Toys",
+            languages="eng" if place else "fre",
         )
         for place in range(3)
     ]
-    build_knowledge_base([source("records", *records)], tmp_path / "base", encoder=load_encoder("minilm"))
+    build_knowledge_base(
+        [source("records", *records)], tmp_path / "base", encoder=load_encoder("minilm")
+    )
     app = create_app(Settings(knowledge_base=str(tmp_path / "base")))
-    described = {setting["name"]: setting for setting in client(app).get("/api/about").json()["settings"]}
+    described = {
+        setting["name"]: setting for setting in client(app).get("/api/about").json()["settings"]
+    }
     assert described["languages"]["values"] == ["eng", "fre"]
     assert described["journals"]["values"] == ["journal of toys", "j toys"]
     assert "mesh" not in described
-    counted = client(app).post("/api/count", json={"settings": {"journals": ["J Toys"], "languages": ["en"]}})
+    counted = client(app).post(
+        "/api/count", json={"settings": {"journals": ["J Toys"], "languages": ["en"]}}
+    )
     assert counted.json() == {"passages": 2, "all": 3}
 
 
@@ -310,12 +366,19 @@ def test_the_policy_lets_nothing_in_but_the_pages_own_files() -> None:
     policy = SECURITY_HEADERS["Content-Security-Policy"]
     assert "unsafe" not in policy
     assert "http" not in policy
-    for part in ("default-src 'none'", "frame-ancestors 'none'", "base-uri 'none'", "script-src 'self'"):
+    for part in (
+        "default-src 'none'",
+        "frame-ancestors 'none'",
+        "base-uri 'none'",
+        "script-src 'self'",
+    ):
         assert part in policy
 
 
 def test_the_assets_need_nothing_from_elsewhere_and_nothing_inline() -> None:
-    names = {file.name for file in ASSETS.iterdir() if file.suffix in (".html", ".css", ".js", ".svg")}
+    names = {
+        file.name for file in ASSETS.iterdir() if file.suffix in (".html", ".css", ".js", ".svg")
+    }
     assert {"index.html", "page.css", "page.js", "icon.svg"} <= names
     html = (ASSETS / "index.html").read_text()
     assert not re.search(r"<style|\sstyle=|\son\w+=|<script>", html)
@@ -323,17 +386,28 @@ def test_the_assets_need_nothing_from_elsewhere_and_nothing_inline() -> None:
     for name in names - {"icon.svg"}:
         text = (ASSETS / name).read_text()
         assert "://" not in re.sub(r"\\/", "", text).replace("https?://", ""), name
-        assert not re.search(r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|eval\(|@import|url\(", text), name
+        assert not re.search(
+            r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|eval\(|@import|url\(", text
+        ), name
 
 
-@pytest.mark.parametrize("host", ["localhost", "localhost:8000", "127.0.0.1:9", "[::1]:8000", "LOCALHOST", "127.8.8.8"])
+@pytest.mark.parametrize(
+    "host", ["localhost", "localhost:8000", "127.0.0.1:9", "[::1]:8000", "LOCALHOST", "127.8.8.8"]
+)
 def test_this_machine_may_ask(host: str, demo: Starlette) -> None:
     assert client(demo, host=host).get("/api/about").status_code == 200
 
 
 @pytest.mark.parametrize(
     "host",
-    ["attacker.example", "127.0.0.1.attacker.example", "localhost.attacker.example", "192.168.1.5:8000", "", "["],
+    [
+        "attacker.example",
+        "127.0.0.1.attacker.example",
+        "localhost.attacker.example",
+        "192.168.1.5:8000",
+        "",
+        "[",
+    ],
 )
 @pytest.mark.parametrize("path", ["/", "/api/about"])
 def test_a_name_rebound_to_this_machine_is_refused(host: str, path: str, demo: Starlette) -> None:
@@ -395,7 +469,9 @@ def test_the_page_itself_can_ask(demo: Starlette) -> None:
         (f"bearer {TOKEN}", 200),
     ],
 )
-def test_with_a_token_those_who_have_it_may_ask_from_anywhere(authorization: str | None, status: int) -> None:
+def test_with_a_token_those_who_have_it_may_ask_from_anywhere(
+    authorization: str | None, status: int
+) -> None:
     app = create_app(token=TOKEN)
     headers = {} if authorization is None else {"Authorization": authorization.encode("latin-1")}
     elsewhere = client(app, host="pages.example", peer=("192.0.2.7", 1))
@@ -414,7 +490,8 @@ def test_the_empty_page_needs_no_token_and_holds_none() -> None:
 
 
 @pytest.mark.parametrize(
-    "path", ["/app.py", "/../app.py", "/%2e%2e/cli.py", "/__init__.py", "/page/page.js", "//etc/passwd"]
+    "path",
+    ["/app.py", "/../app.py", "/%2e%2e/cli.py", "/__init__.py", "/page/page.js", "//etc/passwd"],
 )
 def test_nothing_but_the_assets_is_served(path: str, demo: Starlette) -> None:
     assert client(demo).get(path).status_code == 404
@@ -423,13 +500,18 @@ def test_nothing_but_the_assets_is_served(path: str, demo: Starlette) -> None:
 @pytest.mark.parametrize(
     ("settings", "source"),
     [
-        (Settings(), "the bundled demo knowledge base: texts written as a demonstration, not literature"),
+        (
+            Settings(),
+            "the bundled demo knowledge base: texts written as a demonstration, not literature",
+        ),
         (Settings(knowledge_base="/srv/private/trials"), "the knowledge base trials"),
         (Settings(knowledge_base="pubmed:"), "live PubMed"),
         (Settings(document="/srv/private/report.pdf"), "the document report.pdf"),
     ],
 )
-def test_the_page_says_what_it_reads_and_not_where_that_lies(settings: Settings, source: str) -> None:
+def test_the_page_says_what_it_reads_and_not_where_that_lies(
+    settings: Settings, source: str
+) -> None:
     response = client(create_app(settings)).get("/api/about")
     known = response.json()
     assert known["source"] == source
@@ -441,7 +523,9 @@ def test_the_page_says_what_it_reads_and_not_where_that_lies(settings: Settings,
 def test_settings_are_described_with_bounds_and_values() -> None:
     known = client(create_app(Settings(top_k=8, route="vanilla"))).get("/api/about").json()
     described = {setting["name"]: setting for setting in known["settings"]}
-    assert [*described] == [name for name in CHOICES if name not in ("journals", "mesh", "languages")]
+    assert [*described] == [
+        name for name in CHOICES if name not in ("journals", "mesh", "languages")
+    ]
     assert all(setting["description"] and setting["label"] for setting in described.values())
     assert described["route"]["values"] == ["auto", "map_reduce", "vanilla", "order_preserving"]
     assert (described["route"]["default"], described["top_k"]["default"]) == ("vanilla", 8)
@@ -455,7 +539,9 @@ def test_study_types_are_offered_with_those_that_the_page_was_started_with() -> 
     assert {"randomized trial", "Letter"} < {*described["publication_types"]["values"]}
     assert described["publication_types"]["default"] == ("Review", "Letter")
     assert described["years"]["default"] == (2015, None)
-    assert "years" not in {setting["name"] for setting in describe(Settings(document="report.md"), {})}
+    assert "years" not in {
+        setting["name"] for setting in describe(Settings(document="report.md"), {})
+    }
 
 
 def test_years_and_study_types_filter_what_is_read(tmp_path: Path) -> None:
@@ -524,9 +610,16 @@ def test_questions_are_answered_at_the_same_time(mapped: Starlette, server: Open
 
 @pytest.mark.parametrize(
     ("given", "host", "token"),
-    [(None, "127.0.0.1", None), (None, "localhost", None), (TOKEN, "::1", TOKEN), (TOKEN, "0.0.0.0", TOKEN)],
+    [
+        (None, "127.0.0.1", None),
+        (None, "localhost", None),
+        (TOKEN, "::1", TOKEN),
+        (TOKEN, "0.0.0.0", TOKEN),
+    ],
 )
-def test_a_token_is_needed_where_it_is_given(given: str | None, host: str, token: str | None) -> None:
+def test_a_token_is_needed_where_it_is_given(
+    given: str | None, host: str, token: str | None
+) -> None:
     assert access_token(given, host) == token
 
 
@@ -536,7 +629,9 @@ def test_a_page_for_other_machines_gets_a_token_of_its_own() -> None:
     assert all(token is not None and len(token) >= 40 for token in tokens)
 
 
-@pytest.mark.parametrize("given", ["", " ", "short", "with spaces in between it", "t\u00f6ken" * 8, f"{TOKEN} short"])
+@pytest.mark.parametrize(
+    "given", ["", " ", "short", "with spaces in between it", "t\u00f6ken" * 8, f"{TOKEN} short"]
+)
 def test_a_weak_token_is_refused(given: str) -> None:
     with pytest.raises(InputError, match="at least 16"):
         access_token(given, "localhost")
@@ -564,7 +659,10 @@ def test_without_the_extra_the_command_to_install_it_is_named(
     ],
 )
 def test_what_cannot_be_served_is_told_at_once(
-    arguments: list[str], complaint: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    arguments: list[str],
+    complaint: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     code, out, err = command_line(monkeypatch, capsys)("serve", "--port", "0", *arguments)
     assert (code, out) == (2, "")
@@ -580,7 +678,9 @@ def test_serve_says_where_it_is_answers_there_and_stops() -> None:
             assert (address.hostname, address.fragment) == ("127.0.0.1", "")
             connection = HTTPConnection(address.netloc, timeout=PATIENCE)
             connection.request("GET", "/api/about")
-            assert json.loads(connection.getresponse().read())["source"].startswith("the bundled demo knowledge base")
+            assert json.loads(connection.getresponse().read())["source"].startswith(
+                "the bundled demo knowledge base"
+            )
             connection.close()
         finally:
             process.send_signal(signal.SIGINT)
@@ -591,13 +691,20 @@ def test_serve_says_where_it_is_answers_there_and_stops() -> None:
 
 def _colours(css: str, dark: bool) -> dict[str, str]:
     blocks = re.findall(r":root \{([^}]*)\}", css)
-    pairs = [pair for block in blocks[: 2 if dark else 1] for pair in re.findall(r"--([\w-]+): (#[0-9a-f]{6});", block)]
+    pairs = [
+        pair
+        for block in blocks[: 2 if dark else 1]
+        for pair in re.findall(r"--([\w-]+): (#[0-9a-f]{6});", block)
+    ]
     return dict(pairs)
 
 
 def _luminance(colour: str) -> float:
     channels = [int(colour[place : place + 2], 16) / 255 for place in (1, 3, 5)]
-    linear = [value / 12.92 if value <= 0.04045 else ((value + 0.055) / 1.055) ** 2.4 for value in channels]
+    linear = [
+        value / 12.92 if value <= 0.04045 else ((value + 0.055) / 1.055) ** 2.4
+        for value in channels
+    ]
     return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
 
 
@@ -614,7 +721,9 @@ def _luminance(colour: str) -> float:
         *((edge, ground, 3.0) for edge in ("edge", "focus") for ground in ("paper", "card")),
     ],
 )
-def test_colours_have_the_contrast_of_wcag_aa(ink: str, ground: str, least: float, dark: bool) -> None:
+def test_colours_have_the_contrast_of_wcag_aa(
+    ink: str, ground: str, least: float, dark: bool
+) -> None:
     colours = _colours((ASSETS / "page.css").read_text(), dark)
     light, low = sorted((_luminance(colours[ink]), _luminance(colours[ground])), reverse=True)
     assert (light + 0.05) / (low + 0.05) >= least

@@ -77,7 +77,9 @@ def page(chat_model: ChatOpenAI) -> Iterator[Page]:
         def serve(documents: list[Document], *, token: str | None = None, **settings: Any) -> str:
             graph = build_graph(model=chat_model, retriever=FixedRetriever(documents=documents))
             return stack.enter_context(
-                serve_page(create_app(Settings(max_retries=0, **settings), token=token, graph=graph))
+                serve_page(
+                    create_app(Settings(max_retries=0, **settings), token=token, graph=graph)
+                )
             )
 
         yield serve
@@ -88,7 +90,9 @@ def without_group_9(call: Call) -> Reply:
     return Reply("overloaded", status=503) if overloaded else faithful(call)
 
 
-def test_the_first_question_is_an_example_and_its_answer_is_cited(browser: Browser, demo: str) -> None:
+def test_the_first_question_is_an_example_and_its_answer_is_cited(
+    browser: Browser, demo: str
+) -> None:
     browser.open(demo)
     browser.see(".example", FIRST_CHOICE).click()
     browser.see("#status", "citing 4 articles")
@@ -114,7 +118,9 @@ def test_both_rankings_stand_side_by_side_with_what_they_share(browser: Browser,
     assert "Read in one call" in browser.see(".route").text
 
 
-def test_a_citation_shows_its_passage_with_exactly_the_quotes_marked(browser: Browser, demo: str) -> None:
+def test_a_citation_shows_its_passage_with_exactly_the_quotes_marked(
+    browser: Browser, demo: str
+) -> None:
     browser.open(demo)
     browser.ask(FIRST_CHOICE)
     browser.see(".references")
@@ -124,13 +130,17 @@ def test_a_citation_shows_its_passage_with_exactly_the_quotes_marked(browser: Br
         browser.see("#passage mark.current")
         quotes = browser.texts(f".reference:nth-child({key}) .quote")
         # The passage has them in its order, the reference the best first.
-        assert sorted(f"“{mark}”" for mark in browser.texts("#passage mark")) == sorted(quotes), number
+        assert sorted(f"“{mark}”" for mark in browser.texts("#passage mark")) == sorted(quotes), (
+            number
+        )
         counted = f"{len(quotes)} quote{'s' if len(quotes) > 1 else ''}"
         assert f"{counted}: word for word" in browser.texts("#passage-body > .hint"), number
     last = browser.see(".reference:nth-child(1) blockquote:last-of-type .quote")
     quote = last.text.strip("“”")
     last.click()
-    browser.until(lambda: browser.see("mark.current").text == quote, "the last quote is the current one")
+    browser.until(
+        lambda: browser.see("mark.current").text == quote, "the last quote is the current one"
+    )
 
 
 def test_offsets_count_characters_also_beyond_the_first_plane(browser: Browser, page: Page) -> None:
@@ -159,7 +169,12 @@ def test_partitions_are_shown_at_work(
     browser.until(
         lambda: (
             browser.texts(".partition .told")
-            == ["evidence: 4 quotes", "evidence: 4 quotes", "reading 4 documents…", "reading 4 documents…"]
+            == [
+                "evidence: 4 quotes",
+                "evidence: 4 quotes",
+                "reading 4 documents…",
+                "reading 4 documents…",
+            ]
         ),
         "two partitions are read and two at work",
     )
@@ -209,7 +224,9 @@ def test_an_answer_that_failed_is_not_said_to_be_in_the_making(
 
 
 def test_a_server_that_is_gone_is_a_clear_error(chrome: Browser) -> None:
-    with serve_page(create_app(graph=build_graph(retriever=FixedRetriever(documents=[])))) as address:
+    with serve_page(
+        create_app(graph=build_graph(retriever=FixedRetriever(documents=[])))
+    ) as address:
         chrome.open(address)
     chrome.ask(QUESTION)
     assert "cannot be reached" in chrome.see("#failure", "There is no connection").text
@@ -239,8 +256,17 @@ def test_signs_at_sentences_open_their_notes_and_dangers_come_first(
     server.verify = lambda call: Reply(json.dumps({"verdicts": verdicts}))
     browser.open(page(disagreeing.documents, route="vanilla"))
     browser.ask(QUESTION)
-    assert browser.see("#answer-body > .checks:first-child").text.splitlines()[1].startswith("“😀 Take 5000 mg [1].”")
-    assert browser.texts("#answer .sentence") == ["😀 Take 5000 mg [1].", "It helps [1].", "Surely.", "So."]
+    assert (
+        browser.see("#answer-body > .checks:first-child")
+        .text.splitlines()[1]
+        .startswith("“😀 Take 5000 mg [1].”")
+    )
+    assert browser.texts("#answer .sentence") == [
+        "😀 Take 5000 mg [1].",
+        "It helps [1].",
+        "Surely.",
+        "So.",
+    ]
     signs = browser.all("#answer .text .sign")
     assert [sign.text for sign in signs] == ["✗", "✓", "!", "!"]
     assert not browser.all("#answer .verdict")[0].is_displayed()
@@ -319,7 +345,12 @@ def test_filters_leave_what_fulfils_them_and_nothing_is_said_to_be_their_doing(
 ) -> None:
     trial = "Randomized Controlled Trial"
     records = [
-        record(f"{kind[0]}{year}", "Aspirin lowers the risk of stroke.", year=year, publication_types=kind)
+        record(
+            f"{kind[0]}{year}",
+            "Aspirin lowers the risk of stroke.",
+            year=year,
+            publication_types=kind,
+        )
         for year in (2010, 2016, 2020)
         for kind in ("Meta-Analysis", trial)
     ]
@@ -342,20 +373,33 @@ def test_filters_leave_what_fulfils_them_and_nothing_is_said_to_be_their_doing(
             assert "(year 2015, publication types randomized trial)" in browser.see("#answer").text
 
 
-def test_filters_say_what_they_leave_and_narrow_the_answer(browser: Browser, tmp_path: Path) -> None:
+def test_filters_say_what_they_leave_and_narrow_the_answer(
+    browser: Browser, tmp_path: Path
+) -> None:
     records = [
-        record(f"{language}{year}", f"Aspirin lowered the risk of stroke in {year}.", year=year, languages=language)
+        record(
+            f"{language}{year}",
+            f"Aspirin lowered the risk of stroke in {year}.",
+            year=year,
+            languages=language,
+        )
         for year in (2010, 2020)
         for language in ("eng", "fre")
     ]
-    records.append(record("gone", "Aspirin cured strokes.", year=2020, languages="fre", retracted=True))
-    build_knowledge_base([source("records", *records)], tmp_path / "base", encoder=load_encoder("minilm"))
+    records.append(
+        record("gone", "Aspirin cured strokes.", year=2020, languages="fre", retracted=True)
+    )
+    build_knowledge_base(
+        [source("records", *records)], tmp_path / "base", encoder=load_encoder("minilm")
+    )
     with serve_page(create_app(Settings(knowledge_base=str(tmp_path / "base")))) as address:
         browser.open(address)
         browser.ask(QUESTION)
         browser.see(".references")
         assert browser.all("#answer .filtered") == []
-        assert not browser.all("#follow")[0].is_displayed(), "without a model there are filters only"
+        assert not browser.all("#follow")[0].is_displayed(), (
+            "without a model there are filters only"
+        )
         browser.see("#narrow").click()
         first, last = browser.all("#setting-years input")
         first.send_keys("2015")
@@ -364,9 +408,9 @@ def test_filters_say_what_they_leave_and_narrow_the_answer(browser: Browser, tmp
         assert all("400" in complaint for complaint in browser.complaints())
         last.clear()
         browser.see("#more-filters summary").click()
-        assert [field.get_attribute("id") for field in browser.all("#more-filter-fields input")] == [
-            "setting-languages"
-        ]
+        assert [
+            field.get_attribute("id") for field in browser.all("#more-filter-fields input")
+        ] == ["setting-languages"]
         browser.see("#setting-languages").send_keys("fr", Keys.TAB)
         browser.see("#filter-count", "1 of 5 passages left")
         browser.see("#settings summary").click()
@@ -377,11 +421,17 @@ def test_filters_say_what_they_leave_and_narrow_the_answer(browser: Browser, tmp
         browser.see("#ask").click()
         browser.see(".references", "fre2020")
         assert browser.texts(".reference .source-id") == ["fre2020"]
-        assert browser.see("#answer .filtered").text == "Only these were searched: years 2015-, languages fr"
+        assert (
+            browser.see("#answer .filtered").text
+            == "Only these were searched: years 2015-, languages fr"
+        )
 
 
 FINDING = "Aspirin lowered the risk of stroke"
-FILLER = "The participants were seen by their doctors every month, and nothing else was changed in their care. " * 5
+FILLER = (
+    "The participants were seen by their doctors every month, and nothing else was changed in "
+    "their care. " * 5
+)
 LONG_DOCUMENT = (
     f"# Aspirin and stroke\n\n## Methods\n\n{FILLER}\n\n{FILLER}\n\n## Results\n\n{FILLER}\n\n"
     f"{FINDING} in men.\n\n{FILLER}\n\n{FILLER}\n\n## Discussion\n\n{FINDING} in women.\n\n{FILLER}"
@@ -399,7 +449,9 @@ def long_document(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         yield address
 
 
-def test_an_article_stands_once_with_its_quotes_and_where_they_stand(browser: Browser, long_document: str) -> None:
+def test_an_article_stands_once_with_its_quotes_and_where_they_stand(
+    browser: Browser, long_document: str
+) -> None:
     browser.open(long_document)
     browser.ask(QUESTION)
     browser.see("#status", "citing 1 article, 2 passages")
@@ -407,7 +459,11 @@ def test_an_article_stands_once_with_its_quotes_and_where_they_stand(browser: Br
     assert {*browser.texts("#answer .text .cite")} == {"[1a]", "[1b]"}
     assert browser.texts(".reference > .number") == ["[1]"]
     quotes = dict(
-        zip(browser.texts(".reference blockquote .quote"), browser.texts(".reference blockquote .where"), strict=True)
+        zip(
+            browser.texts(".reference blockquote .quote"),
+            browser.texts(".reference blockquote .where"),
+            strict=True,
+        )
     )
     assert quotes[f"“{FINDING} in men.”"] == "Aspirin and stroke › Results, paragraph 2"
     assert quotes[f"“{FINDING} in women.”"] == "Aspirin and stroke › Discussion, paragraph 1"
@@ -423,7 +479,11 @@ def test_passages_of_one_article_are_told_apart(browser: Browser, page: Page) ->
         (title, f"{title}\n\nBoth are common."),
     )
     documents = [
-        Document(id=f"7#{place}", page_content=text, metadata={"source_id": "7", "title": title, "section": heading})
+        Document(
+            id=f"7#{place}",
+            page_content=text,
+            metadata={"source_id": "7", "title": title, "section": heading},
+        )
         for place, (heading, text) in enumerate(texts)
     ]
     browser.open(page(documents))
@@ -437,7 +497,9 @@ def test_passages_of_one_article_are_told_apart(browser: Browser, page: Page) ->
     assert browser.texts(".documents .beginning") == beginnings
 
 
-def test_reload_and_back_bring_the_last_answers_again(browser: Browser, page: Page, agreeing: FixedRetriever) -> None:
+def test_reload_and_back_bring_the_last_answers_again(
+    browser: Browser, page: Page, agreeing: FixedRetriever
+) -> None:
     browser.open(page(agreeing.documents))
     for question in (QUESTION, "Does it lower blood pressure?"):
         browser.ask(question)
@@ -452,7 +514,9 @@ def test_reload_and_back_bring_the_last_answers_again(browser: Browser, page: Pa
     browser.see("#result-heading", QUESTION)
     assert browser.see("#question").get_property("value") == QUESTION
     browser.driver.back()
-    browser.until(lambda: not browser.all("#result")[0].is_displayed(), "the form is there as at first")
+    browser.until(
+        lambda: not browser.all("#result")[0].is_displayed(), "the form is there as at first"
+    )
 
 
 def test_a_follow_up_becomes_a_question_of_its_own(
@@ -461,7 +525,9 @@ def test_a_follow_up_becomes_a_question_of_its_own(
     monkeypatch.setenv("OPENAI_API_KEY", "none")
     monkeypatch.setenv("OPENAI_BASE_URL", server.url)
     whole = "Which drug is first choice for type 2 diabetes in children?"
-    server.script = lambda call: Reply(whole) if "You rewrite a follow-up" in call.system else faithful(call)
+    server.script = lambda call: (
+        Reply(whole) if "You rewrite a follow-up" in call.system else faithful(call)
+    )
     settings = Settings(model=f"openai:scripted-{server.url}", max_retries=0)
     open_resources(settings)
     with serve_page(create_app(settings)) as address:
@@ -524,8 +590,12 @@ def test_without_the_option_no_file_is_asked_for(browser: Browser, demo: str) ->
     assert not browser.all("#own-file")[0].is_displayed()
 
 
-def test_references_are_saved_for_a_reference_manager(browser: Browser, long_document: str, tmp_path: Path) -> None:
-    browser.driver.execute_cdp_cmd("Browser.setDownloadBehavior", {"behavior": "allow", "downloadPath": str(tmp_path)})
+def test_references_are_saved_for_a_reference_manager(
+    browser: Browser, long_document: str, tmp_path: Path
+) -> None:
+    browser.driver.execute_cdp_cmd(
+        "Browser.setDownloadBehavior", {"behavior": "allow", "downloadPath": str(tmp_path)}
+    )
     browser.open(long_document)
     browser.ask(QUESTION)
     browser.see(".save", "Save as RIS").click()
@@ -542,7 +612,10 @@ def test_an_opened_passage_shows_what_stands_around_it_and_the_whole_source(
     browser.open(long_document)
     browser.ask(QUESTION)
     browser.see(".reference blockquote .quote", "in men").click()
-    browser.until(lambda: "participants" in browser.texts("#passage .context")[0], "the passage before it is shown")
+    browser.until(
+        lambda: "participants" in browser.texts("#passage .context")[0],
+        "the passage before it is shown",
+    )
     before, after = (len(text) for text in browser.texts("#passage .context"))
     browser.see("#passage .whole").click()
     browser.until(lambda: browser.texts("#passage .whole") == [], "all is shown")
@@ -593,15 +666,27 @@ def test_a_hostile_document_question_and_reply_do_nothing(
     assert ATTACK in browser.texts("#answer .text")[0]
     assert "RETRACTED" in browser.see(".reference").text
     assert browser.run("return window.hacked") is None
-    assert browser.run("return document.querySelectorAll('main :is(script, img, iframe, svg, style, a)').length") == 0
     assert (
-        browser.run("return document.querySelectorAll('#passage :is(script, img, iframe, svg, style, a)').length") == 0
+        browser.run(
+            "return document.querySelectorAll('main :is(script, img, iframe, svg, style, a)').length"
+        )
+        == 0
+    )
+    assert (
+        browser.run(
+            "return document.querySelectorAll('#passage :is(script, img, iframe, svg, style, a)').length"
+        )
+        == 0
     )
 
 
-def test_marks_that_turn_the_direction_of_text_are_shown_and_not_obeyed(browser: Browser, page: Page) -> None:
+def test_marks_that_turn_the_direction_of_text_are_shown_and_not_obeyed(
+    browser: Browser, page: Page
+) -> None:
     document = Document(
-        id="turned", page_content="Take \u202e gm05 daily \u2066 here", metadata={"title": "\u202eeltiT"}
+        id="turned",
+        page_content="Take \u202e gm05 daily \u2066 here",
+        metadata={"title": "\u202eeltiT"},
     )
     browser.open(page([document], route="vanilla"))
     browser.ask(QUESTION)
@@ -612,10 +697,14 @@ def test_marks_that_turn_the_direction_of_text_are_shown_and_not_obeyed(browser:
     assert browser.texts("#passage-title") == ["\ufffdeltiT"]
 
 
-def test_links_lead_to_the_source_and_tell_it_nothing(browser: Browser, page: Page, agreeing: FixedRetriever) -> None:
+def test_links_lead_to_the_source_and_tell_it_nothing(
+    browser: Browser, page: Page, agreeing: FixedRetriever
+) -> None:
     documents = [document.model_copy(deep=True) for document in agreeing.documents]
     documents[0].metadata.update(
-        url="https://pubmed.ncbi.nlm.nih.gov/1/", year=1999, publication_types="Meta-Analysis; Review"
+        url="https://pubmed.ncbi.nlm.nih.gov/1/",
+        year=1999,
+        publication_types="Meta-Analysis; Review",
     )
     documents[1].metadata["url"] = "https://trials.example/1"
     browser.open(page(documents))
@@ -654,10 +743,17 @@ def test_everything_can_be_done_with_the_keyboard(browser: Browser, demo: str) -
     browser.driver.switch_to.active_element.send_keys(Keys.TAB)
     assert _focused(browser) == "close-passage"
     browser.driver.switch_to.active_element.send_keys(Keys.TAB)
-    assert not browser.run("return document.querySelector('#passage').contains(document.activeElement)"), "a trap"
+    assert not browser.run(
+        "return document.querySelector('#passage').contains(document.activeElement)"
+    ), "a trap"
     browser.driver.switch_to.active_element.send_keys(Keys.ESCAPE)
-    browser.until(lambda: not browser.run("return document.querySelector('#passage').open"), "Esc closes it")
-    browser.until(lambda: browser.driver.switch_to.active_element == cite, "the focus goes back to the citation")
+    browser.until(
+        lambda: not browser.run("return document.querySelector('#passage').open"), "Esc closes it"
+    )
+    browser.until(
+        lambda: browser.driver.switch_to.active_element == cite,
+        "the focus goes back to the citation",
+    )
 
 
 def _focused(browser: Browser) -> str:
@@ -671,12 +767,17 @@ def test_every_control_has_a_name_and_the_page_its_landmarks(browser: Browser, d
     browser.run("document.querySelectorAll('details').forEach((fold) => { fold.open = true; })")
     controls = browser.all("button, input, select, textarea, a, summary")
     assert len(controls) > 60
-    nameless = [control for control in controls if control.is_displayed() and not control.accessible_name]
-    assert [control.get_attribute("outerHTML") for control in nameless] == []
-    assert [len(browser.all(landmark)) for landmark in ("header", "main", "footer", "h1", "#status[role=status]")] == [
-        *(1, 1, 1, 1, 1)
+    nameless = [
+        control for control in controls if control.is_displayed() and not control.accessible_name
     ]
-    levels = browser.run("return [...document.querySelectorAll('main :is(h1,h2,h3,h4,h5)')].map((h) => +h.tagName[1])")
+    assert [control.get_attribute("outerHTML") for control in nameless] == []
+    assert [
+        len(browser.all(landmark))
+        for landmark in ("header", "main", "footer", "h1", "#status[role=status]")
+    ] == [*(1, 1, 1, 1, 1)]
+    levels = browser.run(
+        "return [...document.querySelectorAll('main :is(h1,h2,h3,h4,h5)')].map((h) => +h.tagName[1])"
+    )
     assert all(after - before <= 1 for before, after in pairwise(levels))
     ids = browser.run("return [...document.querySelectorAll('[id]')].map((element) => element.id)")
     assert len(ids) == len(set(ids))
@@ -697,7 +798,9 @@ def test_nothing_is_cut_off_at_any_width(width: int, browser: Browser, demo: str
     browser.ask(MIDDLE)
     browser.see(".references")
     browser.run("document.querySelectorAll('details').forEach((fold) => { fold.open = true; })")
-    overflowing = "return document.documentElement.scrollWidth - document.documentElement.clientWidth"
+    overflowing = (
+        "return document.documentElement.scrollWidth - document.documentElement.clientWidth"
+    )
     assert browser.run(overflowing) == 0
     browser.see("#answer .text .cite").click()
     browser.see("#passage mark")
@@ -706,19 +809,31 @@ def test_nothing_is_cut_off_at_any_width(width: int, browser: Browser, demo: str
         "return left >= 0 && right <= document.documentElement.clientWidth"
     )
     assert inside
-    assert browser.run("return document.querySelector('#passage').matches(':modal')") == (width <= 960)
+    assert browser.run("return document.querySelector('#passage').matches(':modal')") == (
+        width <= 960
+    )
     if width > 960:
         answer, passage = browser.see("#answer").rect, browser.see("#passage").rect
         assert answer["x"] + answer["width"] <= passage["x"]
-        beside = [each for each in browser.all("header *, #result *, #asking *") if each.is_displayed()]
-        reached = [each.rect for each in beside if each.tag_name in ("button", "a", "input", "select", "textarea")]
+        beside = [
+            each for each in browser.all("header *, #result *, #asking *") if each.is_displayed()
+        ]
+        reached = [
+            each.rect
+            for each in beside
+            if each.tag_name in ("button", "a", "input", "select", "textarea")
+        ]
         assert len(reached) > 20
         assert all(rect["x"] + rect["width"] <= passage["x"] for rect in reached)
     browser.driver.switch_to.active_element.send_keys(Keys.ESCAPE)
-    browser.until(lambda: not browser.run("return document.querySelector('#passage').open"), "Esc closes it")
+    browser.until(
+        lambda: not browser.run("return document.querySelector('#passage').open"), "Esc closes it"
+    )
 
 
-def test_a_full_stop_stays_with_the_citation_before_it(browser: Browser, page: Page, agreeing: FixedRetriever) -> None:
+def test_a_full_stop_stays_with_the_citation_before_it(
+    browser: Browser, page: Page, agreeing: FixedRetriever
+) -> None:
     browser.open(page(agreeing.documents))
     browser.ask(QUESTION)
     browser.see(".references")
@@ -730,10 +845,23 @@ def test_a_full_stop_stays_with_the_citation_before_it(browser: Browser, page: P
 
 
 @pytest.mark.parametrize("size", [(390, 844), (844, 390), (1280, 720)])
-def test_a_long_title_leaves_room_for_the_passage(size: tuple[int, int], browser: Browser, page: Page) -> None:
-    title = "Long-term outcomes of antiplatelet treatment after ischaemic stroke in adults with several diseases: " * 4
+def test_a_long_title_leaves_room_for_the_passage(
+    size: tuple[int, int], browser: Browser, page: Page
+) -> None:
+    title = (
+        "Long-term outcomes of antiplatelet treatment after ischaemic stroke in adults with "
+        "several diseases: " * 4
+    )
     browser.size(*size)
-    browser.open(page([Document(id="1", page_content=f"Aspirin helps. {FILLER * 9}", metadata={"title": title})]))
+    browser.open(
+        page(
+            [
+                Document(
+                    id="1", page_content=f"Aspirin helps. {FILLER * 9}", metadata={"title": title}
+                )
+            ]
+        )
+    )
     browser.ask(QUESTION)
     browser.see("#answer .text .cite").click()
     mark, top = browser.see("#passage mark"), browser.see("#passage .passage-top")
@@ -745,12 +873,15 @@ def test_a_long_title_leaves_room_for_the_passage(size: tuple[int, int], browser
 def test_the_copy_has_numbered_references(browser: Browser, demo: str) -> None:
     browser.open(demo)
     browser.driver.execute_cdp_cmd(
-        "Browser.grantPermissions", {"permissions": ["clipboardReadWrite", "clipboardSanitizedWrite"]}
+        "Browser.grantPermissions",
+        {"permissions": ["clipboardReadWrite", "clipboardSanitizedWrite"]},
     )
     browser.ask(FIRST_CHOICE)
     browser.see(".copy").click()
     browser.see("#answer .actions", "Copied, with references.")
-    copied = browser.driver.execute_async_script("navigator.clipboard.readText().then(arguments[0])")
+    copied = browser.driver.execute_async_script(
+        "navigator.clipboard.readText().then(arguments[0])"
+    )
     assert copied.startswith(f"{FIRST_CHOICE}\n\nClosest passages.")
     reference = "First-choice drug for type 2 diabetes. demo-type-2-diabetes-01 · Demonstration text, not literature"
     assert f"\nReferences\n[1] {reference}\n    “Metformin is" in copied
@@ -762,7 +893,11 @@ def test_on_paper_stand_the_answer_and_its_references(browser: Browser, demo: st
     browser.ask(FIRST_CHOICE)
     browser.see(".references")
     browser.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print"})
-    shown = [name for name in ("#asking", "#path", ".actions", "#status") if browser.all(name)[0].is_displayed()]
+    shown = [
+        name
+        for name in ("#asking", "#path", ".actions", "#status")
+        if browser.all(name)[0].is_displayed()
+    ]
     assert shown == []
     assert browser.see(".references").is_displayed()
     assert browser.see("footer", "Not medical advice")
@@ -779,7 +914,9 @@ def test_a_page_with_a_token_opens_by_its_link_and_forgets_it_in_the_address(
     browser.see(".references")
 
 
-def test_a_page_without_its_token_asks_for_it(chrome: Browser, page: Page, agreeing: FixedRetriever) -> None:
+def test_a_page_without_its_token_asks_for_it(
+    chrome: Browser, page: Page, agreeing: FixedRetriever
+) -> None:
     chrome.driver.get(page(agreeing.documents, token=TOKEN))
     chrome.see("#gate #token").send_keys("wrong", Keys.ENTER)
     chrome.see("#gate-error", "That is not the token.")
@@ -796,7 +933,9 @@ def test_a_page_without_its_token_asks_for_it(chrome: Browser, page: Page, agree
 def test_a_question_asked_meanwhile_takes_the_place_of_the_first(
     browser: Browser, page: Page, server: OpenAIServer, disagreeing: FixedRetriever
 ) -> None:
-    server.script = lambda call: Reply(hold=True) if "first stroke" in call.prompt else faithful(call)
+    server.script = lambda call: (
+        Reply(hold=True) if "first stroke" in call.prompt else faithful(call)
+    )
     browser.open(page(disagreeing.documents))
     browser.ask("Does aspirin lower the risk of a first stroke?")
     browser.see(".partition[data-state=reading]")
@@ -805,7 +944,9 @@ def test_a_question_asked_meanwhile_takes_the_place_of_the_first(
     assert browser.see("#result-heading").text == QUESTION
 
 
-def test_an_answer_is_shown_as_it_is_written_and_new_events_do_no_harm(browser: Browser, demo: str) -> None:
+def test_an_answer_is_shown_as_it_is_written_and_new_events_do_no_harm(
+    browser: Browser, demo: str
+) -> None:
     browser.open(demo)
     document = {
         "id": "a",
@@ -827,7 +968,8 @@ def test_an_answer_is_shown_as_it_is_written_and_new_events_do_no_harm(browser: 
             for text in ("Metformin <b>is</b> ", "first choice [1].")
         ),
     ]
-    # The stream stays open, so that the draft can be seen; what the server sends is played by the browser.
+    # The stream stays open, so that the draft can be seen; what the server sends is played by the
+    # browser.
     browser.run(
         """
         const body = arguments[0].map((line) => JSON.stringify(line) + "\\n").join("");
@@ -854,12 +996,33 @@ def test_a_quote_of_the_title_is_marked_there(browser: Browser, demo: str, said:
         "text": "Text.",
         "notes": [],
     }
-    quote = {"text": "\U0001f9e0 of mice", "document_id": "a", "start": None, "end": None, "match": "title"}
-    citation = {**document, "key": "1", "document_id": "a", "quote": quote["text"], "quotes": [quote], "url": None}
+    quote = {
+        "text": "\U0001f9e0 of mice",
+        "document_id": "a",
+        "start": None,
+        "end": None,
+        "match": "title",
+    }
+    citation = {
+        **document,
+        "key": "1",
+        "document_id": "a",
+        "quote": quote["text"],
+        "quotes": [quote],
+        "url": None,
+    }
     usage = {"calls": 0, "input_tokens": 0, "output_tokens": 0, "seconds": 0.1}
     answer = {
-        **{"text": said, "choice": None, "abstained": False, "citations": [citation], "route": "vanilla"},
-        "references": [{**document, "number": "1", "keys": ["1"], "authors": [], "citation": "On mice. a"}],
+        **{
+            "text": said,
+            "choice": None,
+            "abstained": False,
+            "citations": [citation],
+            "route": "vanilla",
+        },
+        "references": [
+            {**document, "number": "1", "keys": ["1"], "authors": [], "citation": "On mice. a"}
+        ],
         **{
             "extractions": [],
             "conflict": None,
@@ -879,20 +1042,37 @@ def test_a_quote_of_the_title_is_marked_there(browser: Browser, demo: str, said:
     )
     browser.ask(FIRST_CHOICE)
     browser.see("#answer .text .cite").click()
-    browser.until(lambda: browser.texts("#passage mark") == ["\U0001f9e0 of mice"], "the words of the title are marked")
+    browser.until(
+        lambda: browser.texts("#passage mark") == ["\U0001f9e0 of mice"],
+        "the words of the title are marked",
+    )
     assert browser.texts("#passage-title mark") == browser.texts("#passage mark")
     assert "in the title" in browser.see("#passage-body").text
 
 
-def test_a_calibrated_check_shows_its_probability_and_its_doubts(browser: Browser, demo: str) -> None:
+def test_a_calibrated_check_shows_its_probability_and_its_doubts(
+    browser: Browser, demo: str
+) -> None:
     browser.open(demo)
     documents = [
         {"id": id, "rank": rank, "key": "", "source_id": id, "title": f"On {id}", "text": "Text."}
         for rank, id in enumerate("abc", 1)
     ]
     preflight = {
-        **{"iou": 0.5, "n": 2, "threshold": 0.2, "dense_top": ["a", "b"], "bm25_top": ["b", "a"], "consistent": True},
-        **{"method": "calibrated", "probability": 0.62, "probability_threshold": 0.4, "reason": "it is likely"},
+        **{
+            "iou": 0.5,
+            "n": 2,
+            "threshold": 0.2,
+            "dense_top": ["a", "b"],
+            "bm25_top": ["b", "a"],
+            "consistent": True,
+        },
+        **{
+            "method": "calibrated",
+            "probability": 0.62,
+            "probability_threshold": 0.4,
+            "reason": "it is likely",
+        },
         **{"contributions": {"dense_gap": 0.7, "iou": -0.2}, "caution": "Few questions were seen."},
     }
     lines = [
@@ -901,7 +1081,8 @@ def test_a_calibrated_check_shows_its_probability_and_its_doubts(browser: Browse
     ]
     browser.run(
         "const body = arguments[0].map((line) => JSON.stringify(line) + '\\n').join('');"
-        "const stream = new ReadableStream({ start(to) { to.enqueue(new TextEncoder().encode(body)); } });"
+        "const stream = new ReadableStream({ start(to) { to.enqueue(new "
+        "TextEncoder().encode(body)); } });"
         "window.fetch = async () => new Response(stream);",
         lines,
     )
@@ -909,4 +1090,7 @@ def test_a_calibrated_check_shows_its_probability_and_its_doubts(browser: Browse
     assert "0.62 · read in groups from 0.40" in browser.see("#step-rank .overlap").text
     assert "Few questions were seen." in browser.see("#step-rank .notice").text
     assert browser.texts(".ranking h5") == ["Hybrid, top 2", "BM25, top 2"]
-    assert browser.texts("#step-rank .overlap li") == ["dense gap: +0.70 log-odds", "iou: -0.20 log-odds"]
+    assert browser.texts("#step-rank .overlap li") == [
+        "dense gap: +0.70 log-odds",
+        "iou: -0.20 log-odds",
+    ]

@@ -9,7 +9,12 @@ from langchain_core.documents import Document
 from briefcontext.chains.citation import assign_keys
 from briefcontext.chains.model.event_loop import wait_for
 from briefcontext.chains.model.limits import CallBudget
-from briefcontext.chains.passage_reader import MOST_PASSAGES, NOTHING_WRITTEN, PASSAGES, PassageReader
+from briefcontext.chains.passage_reader import (
+    MOST_PASSAGES,
+    NOTHING_WRITTEN,
+    PASSAGES,
+    PassageReader,
+)
 from briefcontext.chains.question import check_question
 from briefcontext.chains.reader import Draft
 from briefcontext.graphs.graph import build_graph
@@ -18,10 +23,15 @@ from briefcontext.knowledge.store.terms import TermStatistics
 from briefcontext.retrievers.passage_ranking import PassageRanker
 
 ASKED = "What are the side effects of zorvanib?"
-FILLER = "The ward was painted in the spring, and the nurses met there on Mondays to plan the week. " * 6
+FILLER = (
+    "The ward was painted in the spring, and the nurses met there on Mondays to plan the week. " * 6
+)
 CORPUS = TermStatistics.of_texts(
     [
-        *(f"Side effects of tellumab were nausea and rash in study {number}." for number in range(9)),
+        *(
+            f"Side effects of tellumab were nausea and rash in study {number}."
+            for number in range(9)
+        ),
         "Zorvanib has side effects such as headache.",
         "Zorvanib is taken with food.",
         *(f"The weather of day {number} was fine." for number in range(200)),
@@ -32,19 +42,26 @@ READER = PassageReader(PassageRanker(CORPUS))
 
 def passages(*texts: str, **metadata: Any) -> list[Document]:
     found = [
-        Document(text, id=f"d{place}", metadata={"source_id": f"s{place}", "score": 1 - place / 100, **metadata})
+        Document(
+            text,
+            id=f"d{place}",
+            metadata={"source_id": f"s{place}", "score": 1 - place / 100, **metadata},
+        )
         for place, text in enumerate(texts)
     ]
     return assign_keys(ASKED, found)
 
 
-def answered(documents: Sequence[Document], question: str = ASKED, reader: PassageReader = READER) -> Draft:
+def answered(
+    documents: Sequence[Document], question: str = ASKED, reader: PassageReader = READER
+) -> Draft:
     return wait_for(reader.aanswer(check_question(question), documents, "vanilla", CallBudget()))
 
 
 def test_a_passage_about_another_drug_is_left_out() -> None:
     documents = passages(
-        "Side effects of tellumab were nausea and rash.", "Zorvanib has side effects such as headache."
+        "Side effects of tellumab were nausea and rash.",
+        "Zorvanib has side effects such as headache.",
     )
     draft = answered(documents)
     assert [quote["document_id"] for quote in draft["quotes"]] == ["d1"]
@@ -54,7 +71,11 @@ def test_a_passage_about_another_drug_is_left_out() -> None:
 
 @pytest.mark.parametrize("route", ["vanilla", "order_preserving", "map_reduce"])
 def test_every_route_shows_the_same_passages_and_makes_no_call(route: Any) -> None:
-    texts = ["Side effects of tellumab were nausea and rash.", "Zorvanib has side effects such as headache.", FILLER]
+    texts = [
+        "Side effects of tellumab were nausea and rash.",
+        "Zorvanib has side effects such as headache.",
+        FILLER,
+    ]
     graph = build_graph(reader=READER)
     state = {"question": ASKED, "documents": passages(*texts)}
     answer = graph.invoke(state, context=Settings(route=route, partition_size=1))["answer"]
@@ -66,7 +87,8 @@ def test_every_route_shows_the_same_passages_and_makes_no_call(route: Any) -> No
 def test_an_abstention_names_the_missing_words_and_three_titles(route: Any) -> None:
     documents = passages(*(f"Side effects of tellumab were nausea. Case {n}." for n in range(5)))
     documents = [
-        each.model_copy(update={"metadata": {**each.metadata, "title": f"Case {each.id}"}}) for each in documents
+        each.model_copy(update={"metadata": {**each.metadata, "title": f"Case {each.id}"}})
+        for each in documents
     ]
     state = {"question": "What are the side effects of enasidenib?", "documents": documents}
     answer = build_graph(reader=READER).invoke(state, context=Settings(route=route))["answer"]
@@ -77,13 +99,19 @@ def test_an_abstention_names_the_missing_words_and_three_titles(route: Any) -> N
 
 
 def test_british_and_american_spellings_are_the_same_word() -> None:
-    statistics = TermStatistics.of_texts(["Anemia of the newborn.", *["The weather was fine."] * 50])
+    statistics = TermStatistics.of_texts(
+        ["Anemia of the newborn.", *["The weather was fine."] * 50]
+    )
     reader = PassageReader(PassageRanker(statistics))
-    assert not answered(passages("Anemia of the newborn is common."), "How common is anaemia?", reader)["abstained"]
+    assert not answered(
+        passages("Anemia of the newborn is common."), "How common is anaemia?", reader
+    )["abstained"]
 
 
 def test_without_statistics_a_word_that_no_passage_has_counts_as_common() -> None:
-    documents = passages("Zorvanib has side effects such as headache.", "Tellumab is taken with food.")
+    documents = passages(
+        "Zorvanib has side effects such as headache.", "Tellumab is taken with food."
+    )
     draft = answered(documents, "Which adverse side effects does zorvanib cause?", PassageReader())
     assert [quote["document_id"] for quote in draft["quotes"]] == ["d0"]
 
@@ -98,7 +126,9 @@ def test_a_long_passage_is_shown_by_the_sentences_that_hold_the_question() -> No
 
 @pytest.mark.parametrize("first", ["BACKGROUND", "METHODS", "OBJECTIVE"])
 @pytest.mark.parametrize("second", ["RESULTS", "CONCLUSIONS", "FINDINGS"])
-def test_results_and_conclusions_come_before_background_and_methods(first: str, second: str) -> None:
+def test_results_and_conclusions_come_before_background_and_methods(
+    first: str, second: str
+) -> None:
     text = (
         f"{first}: The side effects of zorvanib are not known well. {FILLER}\n\n"
         f"{second}: Zorvanib had side effects in a third of patients."
@@ -122,7 +152,9 @@ def test_a_record_without_a_text_is_shown_as_a_title() -> None:
 def test_at_most_four_passages_are_shown_best_first() -> None:
     texts = [f"Zorvanib has side effects such as headache. Case {number}." for number in range(7)]
     draft = answered(passages(*texts))
-    assert [quote["document_id"] for quote in draft["quotes"]] == ["d0", "d1", "d2", "d3"][:MOST_PASSAGES]
+    assert [quote["document_id"] for quote in draft["quotes"]] == ["d0", "d1", "d2", "d3"][
+        :MOST_PASSAGES
+    ]
     scores = [quote["score"] for quote in draft["quotes"]]
     assert scores == sorted(scores, reverse=True)
 

@@ -31,7 +31,9 @@ def test_options_stand_before_and_after_the_context(stage: str) -> None:
 @pytest.mark.parametrize("stage", STAGES)
 def test_options_appear_only_for_multiple_choice(stage: str) -> None:
     free = BUNDLED.render(stage, "Is it so?", {}, documents="", evidence="")
-    choice = BUNDLED.render(stage, "Is it so?", {"A": "yes", "B": "<no>"}, documents="", evidence="")
+    choice = BUNDLED.render(
+        stage, "Is it so?", {"A": "yes", "B": "<no>"}, documents="", evidence=""
+    )
     assert "hoice" not in "".join(message.text for message in free)
     assert "A. yes\nB. <no>" in choice[-1].text
     assert choice[0].text.count("hoice") == 1
@@ -45,7 +47,9 @@ def test_template_syntax_in_a_document_is_text(stage: str) -> None:
 
 
 def test_a_document_stands_between_tags_with_its_key() -> None:
-    (document,) = assign_keys("Q?", [Document(id="1", page_content="Body.", metadata={"title": "Title"})])
+    (document,) = assign_keys(
+        "Q?", [Document(id="1", page_content="Body.", metadata={"title": "Title"})]
+    )
     key = document_key(document)
     assert render_documents([document]) == f'<document key="{key}">\nTitle\nBody.\n</document>'
 

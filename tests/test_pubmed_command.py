@@ -41,7 +41,9 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[PubMedServer]:
         monkeypatch.setenv(PUBMED_VARIABLE, running.url)
         monkeypatch.setenv(VECTORS_VARIABLE, f"{running.url}/vectors/")
         monkeypatch.setenv("BRIEFCONTEXT_CACHE", os.environ["BRIEFCONTEXT_CACHE"])
-        running.add(FIRST, article(1, "Zinc shortens colds."), article(2, "Honey soothes cough.", year=2010))
+        running.add(
+            FIRST, article(1, "Zinc shortens colds."), article(2, "Honey soothes cough.", year=2010)
+        )
         running.add(SECOND, article(3, "Statins lower cholesterol.", mesh="Hypercholesterolemia"))
         running.files["updatefiles/README.txt"] = b"Read me."
         yield running
@@ -58,22 +60,37 @@ def texts(kb: Path) -> dict[str, str]:
         return {str(d.id): d.page_content for d in base.get(base.ids())}
 
 
-def test_a_base_is_built_updated_and_found_to_be_up_to_date(run: Run, server: PubMedServer, tmp_path: Path) -> None:
+def test_a_base_is_built_updated_and_found_to_be_up_to_date(
+    run: Run, server: PubMedServer, tmp_path: Path
+) -> None:
     kb = str(tmp_path / "kb")
     code, out, _ = run("pubmed", "build", "--kb", kb)
     assert code == 0, out
     assert "pubmed26n0002.xml.gz (2/2): 1 record; " in out
-    assert "3 records read = 3 indexed + 0 updated + 0 unchanged + 0 deleted + 0 rejected; 0 more left out" in out
+    assert (
+        "3 records read = 3 indexed + 0 updated + 0 unchanged + 0 deleted + 0 rejected; 0 more "
+        "left out" in out
+    )
     assert not list((tmp_path / "cache" / "pubmed").glob("*.gz*"))
     with KnowledgeBase.open(kb) as reader:
         assert reader.search_terms("zinc colds", 1)[0].page_content == "Zinc shortens colds."
-        server.add(THIRD, article(1, "Zinc does not shorten colds.", revised="2026-01-02"), article(4, "Gout hurts."))
+        server.add(
+            THIRD,
+            article(1, "Zinc does not shorten colds.", revised="2026-01-02"),
+            article(4, "Gout hurts."),
+        )
         server.add(FOURTH, deletion(2), article(5, "Ibuprofen eases gout."))
         code, out, _ = run("pubmed", "update", "--kb", kb)
         assert code == 0, out
-        assert "2 records read = 1 indexed + 1 updated + 0 unchanged + 0 deleted + 0 rejected" in out
-        assert "2 records read = 1 indexed + 0 updated + 0 unchanged + 1 deleted + 0 rejected" in out
-        assert reader.search_terms("zinc colds", 1)[0].page_content == "Zinc does not shorten colds."
+        assert (
+            "2 records read = 1 indexed + 1 updated + 0 unchanged + 0 deleted + 0 rejected" in out
+        )
+        assert (
+            "2 records read = 1 indexed + 0 updated + 0 unchanged + 1 deleted + 0 rejected" in out
+        )
+        assert (
+            reader.search_terms("zinc colds", 1)[0].page_content == "Zinc does not shorten colds."
+        )
     assert sorted(texts(tmp_path / "kb")) == ["1", "3", "4", "5"]
     before = len(server.downloads())
     assert run("pubmed", "update", "--kb", kb) == (0, f"{kb}: nothing new.\n", "")
@@ -83,7 +100,9 @@ def test_a_base_is_built_updated_and_found_to_be_up_to_date(run: Run, server: Pu
     assert "Ibuprofen eases gout." in out
 
 
-def test_the_plan_downloads_and_writes_nothing(run: Run, server: PubMedServer, tmp_path: Path) -> None:
+def test_the_plan_downloads_and_writes_nothing(
+    run: Run, server: PubMedServer, tmp_path: Path
+) -> None:
     code, out, _ = run("pubmed", "plan", "--kb", str(tmp_path / "kb"))
     assert code == 0
     assert f"baseline: 2 files at NCBI, 0 of them in {tmp_path / 'kb'}" in out
@@ -93,7 +112,9 @@ def test_the_plan_downloads_and_writes_nothing(run: Run, server: PubMedServer, t
     assert not (tmp_path / "cache").exists()
 
 
-def test_filters_apply_to_the_build_and_to_each_update(run: Run, server: PubMedServer, tmp_path: Path) -> None:
+def test_filters_apply_to_the_build_and_to_each_update(
+    run: Run, server: PubMedServer, tmp_path: Path
+) -> None:
     kb = str(tmp_path / "kb")
     code, out, _ = run("pubmed", "build", "--kb", kb, "--years", "2015-", "--mesh", "asthma")
     assert code == 0
@@ -107,23 +128,32 @@ def test_filters_apply_to_the_build_and_to_each_update(run: Run, server: PubMedS
     assert "was built with years 2015-" in err
 
 
-def test_files_are_kept_where_the_option_says(run: Run, server: PubMedServer, tmp_path: Path) -> None:
+def test_files_are_kept_where_the_option_says(
+    run: Run, server: PubMedServer, tmp_path: Path
+) -> None:
     kept = tmp_path / "kept"
     assert run("pubmed", "build", "--kb", str(tmp_path / "kb"), "--keep", str(kept))[0] == 0
-    assert sorted(path.name for path in kept.iterdir()) == ["pubmed26n0001.xml.gz", "pubmed26n0002.xml.gz"]
+    assert sorted(path.name for path in kept.iterdir()) == [
+        "pubmed26n0001.xml.gz",
+        "pubmed26n0002.xml.gz",
+    ]
     before = len(server.downloads())
     assert run("pubmed", "build", "--kb", str(tmp_path / "other"), "--keep", str(kept))[0] == 0
     assert len(server.downloads()) == before
 
 
-def test_vectors_of_ncbi_are_taken_and_only_the_rest_is_encoded(server: PubMedServer, tmp_path: Path) -> None:
+def test_vectors_of_ncbi_are_taken_and_only_the_rest_is_encoded(
+    server: PubMedServer, tmp_path: Path
+) -> None:
     vectors = np.arange(3 * DIMENSION, dtype=np.float32).reshape(3, DIMENSION)
     server.add_vectors("0", [3, 1], vectors[:2])
     server.add_vectors("1", [99], vectors[2:])
     mirror = Mirror(tmp_path / "downloads")
     found = Vectors(mirror.vectors, mirror.chunks())
     encoder = HashingEncoder(name="medcpt", dimension=DIMENSION)
-    sources = release_sources(mirror, mirror.releases(BASELINE), Options(embeddings=True), vectors=found)
+    sources = release_sources(
+        mirror, mirror.releases(BASELINE), Options(embeddings=True), vectors=found
+    )
     build_knowledge_base(sources, tmp_path / "kb", encoder=encoder)
     found.close()
     mirror.close()
@@ -165,7 +195,9 @@ def test_a_fault_is_overcome_or_is_one_message_and_the_next_run_continues(
     assert sorted(texts(tmp_path / "kb")) == ["1", "2", "3"]
 
 
-def test_a_broken_download_continues_by_its_range(run: Run, server: PubMedServer, tmp_path: Path) -> None:
+def test_a_broken_download_continues_by_its_range(
+    run: Run, server: PubMedServer, tmp_path: Path
+) -> None:
     server.faults = {FIRST: ["cut"]}
     assert run("pubmed", "build", "--kb", str(tmp_path / "kb"))[0] == 0
     ranges = [asked for _, path, asked in server.requests if path == FIRST]
@@ -173,7 +205,9 @@ def test_a_broken_download_continues_by_its_range(run: Run, server: PubMedServer
     assert ranges[1].startswith("bytes=")
 
 
-def test_a_file_that_changes_is_downloaded_from_its_start(run: Run, server: PubMedServer, tmp_path: Path) -> None:
+def test_a_file_that_changes_is_downloaded_from_its_start(
+    run: Run, server: PubMedServer, tmp_path: Path
+) -> None:
     server.faults = {FIRST: ["cut", 404]}
     assert run("pubmed", "build", "--kb", str(tmp_path / "kb"))[0] == 2
     server.add(FIRST, article(1, "Zinc helps a little."), article(2, "Honey helps."))
@@ -196,14 +230,20 @@ def test_a_damaged_file_is_refused_until_it_is_right(
     code, _, err = run("pubmed", "build", "--kb", kb)
     assert code == 2
     assert "pubmed26n0002.xml.gz" in err
-    expected = {"checksum": "MD5 checksum", "gzip": "compressed data is damaged", "no checksum": "no MD5 checksum"}
+    expected = {
+        "checksum": "MD5 checksum",
+        "gzip": "compressed data is damaged",
+        "no checksum": "no MD5 checksum",
+    }
     assert expected[damage] in err
     server.put(SECOND, whole)
     assert run("pubmed", "build", "--kb", kb)[0] == 0
     assert sorted(texts(tmp_path / "kb")) == ["1", "2", "3"]
 
 
-def test_a_missing_file_in_the_sequence_is_an_error(run: Run, server: PubMedServer, tmp_path: Path) -> None:
+def test_a_missing_file_in_the_sequence_is_an_error(
+    run: Run, server: PubMedServer, tmp_path: Path
+) -> None:
     kb = str(tmp_path / "kb")
     assert run("pubmed", "build", "--kb", kb)[0] == 0
     server.add(FOURTH, article(5, "Ibuprofen eases gout."))
@@ -215,7 +255,9 @@ def test_a_missing_file_in_the_sequence_is_an_error(run: Run, server: PubMedServ
     assert sorted(texts(tmp_path / "kb")) == ["1", "2", "3", "4", "5"]
 
 
-def test_the_files_of_another_year_need_a_new_build(run: Run, server: PubMedServer, tmp_path: Path) -> None:
+def test_the_files_of_another_year_need_a_new_build(
+    run: Run, server: PubMedServer, tmp_path: Path
+) -> None:
     kb = str(tmp_path / "kb")
     assert run("pubmed", "build", "--kb", kb)[0] == 0
     server.add("updatefiles/pubmed27n0003.xml.gz", article(4, "Gout hurts."))
@@ -224,21 +266,29 @@ def test_the_files_of_another_year_need_a_new_build(run: Run, server: PubMedServ
     assert "pubmed build" in err
 
 
-def test_a_folder_that_cannot_be_written_is_one_message(run: Run, server: PubMedServer, tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_written_is_one_message(
+    run: Run, server: PubMedServer, tmp_path: Path
+) -> None:
     (tmp_path / "file").write_text("")
-    code, _, err = run("pubmed", "build", "--kb", str(tmp_path / "kb"), "--keep", str(tmp_path / "file"))
+    code, _, err = run(
+        "pubmed", "build", "--kb", str(tmp_path / "kb"), "--keep", str(tmp_path / "file")
+    )
     assert code == 2
     assert "cannot be stored in" in err
 
 
-def test_a_base_of_something_else_is_not_updated(run: Run, server: PubMedServer, tmp_path: Path) -> None:
+def test_a_base_of_something_else_is_not_updated(
+    run: Run, server: PubMedServer, tmp_path: Path
+) -> None:
     code, _, err = run("pubmed", "update", "--kb", str(tmp_path / "kb"))
     assert code == 2
     assert "briefcontext pubmed build" in err
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("faults", [{FIRST: ["cut", "kill"]}, {SECOND: ["kill"]}], ids=["download", "index"])
+@pytest.mark.parametrize(
+    "faults", [{FIRST: ["cut", "kill"]}, {SECOND: ["kill"]}], ids=["download", "index"]
+)
 def test_a_build_that_is_killed_continues(
     run: Run, server: PubMedServer, tmp_path: Path, faults: dict[str, list[int | str]]
 ) -> None:

@@ -15,7 +15,9 @@ from briefcontext.knowledge.sources.source import Deletion, Entry, Reject
 from briefcontext.knowledge.sources.xml_stream import CHUNK_BYTES, PROLOG_BYTES, stream_elements
 
 DATA = Path(__file__).resolve().parents[2] / "shared" / "data" / "pubmed_xml"
-needs_data = pytest.mark.skipif(not DATA.is_dir(), reason="the sample PubMed files are not in this checkout")
+needs_data = pytest.mark.skipif(
+    not DATA.is_dir(), reason="the sample PubMed files are not in this checkout"
+)
 
 TITLE = "<ArticleTitle>A title.</ArticleTitle>"
 ABSTRACT = "<Abstract><AbstractText>An abstract.</AbstractText></Abstract>"
@@ -42,7 +44,9 @@ BOMB = "<!DOCTYPE PubmedArticleSet [<!ENTITY l0 'lollollollol'>{}]>".format(
 
 
 def citation(article: str = TITLE + ABSTRACT, pmid: str = "1", more: str = "") -> str:
-    return f"<MedlineCitation><PMID>{pmid}</PMID>{more}<Article>{article}</Article></MedlineCitation>"
+    return (
+        f"<MedlineCitation><PMID>{pmid}</PMID>{more}<Article>{article}</Article></MedlineCitation>"
+    )
 
 
 def article_set(*citations: str) -> str:
@@ -81,7 +85,8 @@ def test_a_citation_reads_the_same_under_every_root(root: str) -> None:
 
 def test_who_wrote_it_and_where_it_is_printed_is_read() -> None:
     authors = (
-        "<AuthorList><Author><LastName>Smith</LastName><ForeName>Jane Ann</ForeName><Initials>JA</Initials></Author>"
+        "<AuthorList><Author><LastName>Smith</LastName><ForeName>Jane "
+        "Ann</ForeName><Initials>JA</Initials></Author>"
         "<Author ValidYN='N'><LastName>Smiht</LastName></Author><Author><LastName>Plato</LastName></Author>"
         "<Author><CollectiveName>Bees; Study Group</CollectiveName></Author></AuthorList>"
     )
@@ -254,7 +259,9 @@ def test_external_entities_are_never_read(tmp_path: Path) -> None:
 
 
 def file_of(count: int) -> io.BytesIO:
-    return io.BytesIO(article_set(*(citation(pmid=str(n + 1), more=MESH) for n in range(count))).encode())
+    return io.BytesIO(
+        article_set(*(citation(pmid=str(n + 1), more=MESH) for n in range(count))).encode()
+    )
 
 
 def test_memory_does_not_grow_with_the_number_of_records() -> None:
@@ -280,7 +287,9 @@ def test_the_sample_files_hold_what_their_manifest_says() -> None:
     entries: list[Entry] = []
     for row in rows("manifest.jsonl"):
         found = sample(row["file"])
-        assert sum(not isinstance(entry, Deletion) for entry in found) == row["citations"], row["file"]
+        assert sum(not isinstance(entry, Deletion) for entry in found) == row["citations"], row[
+            "file"
+        ]
         assert [entry.source_id for entry in found if isinstance(entry, Deletion)] == row["deleted"]
         entries += found
     assert Counter(map(type, entries)) == {Document: 812, Reject: 4, Deletion: 1}
@@ -289,10 +298,19 @@ def test_the_sample_files_hold_what_their_manifest_says() -> None:
     documents = [entry.metadata for entry in entries if isinstance(entry, Document)]
     flags = ("retracted", "retraction_notice")
     assert [sum(metadata[flag] for metadata in documents) for flag in flags] == [3, 2]
-    assert {type(value) for metadata in documents for value in metadata.values()} <= {str, int, bool}
+    assert {type(value) for metadata in documents for value in metadata.values()} <= {
+        str,
+        int,
+        bool,
+    }
 
 
-FORMULAS = {"×10^28": "×1028", "V.O2max": "V . O 2 m a x", "He 3/Xe 129": "He 3 / Xe 129", "H1 MRI": "H 1 MRI"}
+FORMULAS = {
+    "×10^28": "×1028",
+    "V.O2max": "V . O 2 m a x",
+    "He 3/Xe 129": "He 3 / Xe 129",
+    "H1 MRI": "H 1 MRI",
+}
 """As they are read, and as the sample's extraction has them."""
 
 
@@ -333,4 +351,6 @@ def rows(name: str) -> list[dict[str, Any]]:
 
 def sample(name: str) -> list[Entry]:
     content = (DATA / name).read_bytes()
-    return list(read_pubmed_xml(io.BytesIO(gzip.decompress(content) if name.endswith(".gz") else content)))
+    return list(
+        read_pubmed_xml(io.BytesIO(gzip.decompress(content) if name.endswith(".gz") else content))
+    )

@@ -134,7 +134,12 @@ def test_calls_without_rates_count_for_those_with(loop: SimulatedLoop) -> None:
 
 @pytest.mark.parametrize(
     ("name", "nearest"),
-    [("topk", "top_k"), ("include_retraced", "include_retracted"), ("Model", "model"), ("iou", "Known: route")],
+    [
+        ("topk", "top_k"),
+        ("include_retraced", "include_retracted"),
+        ("Model", "model"),
+        ("iou", "Known: route"),
+    ],
 )
 def test_an_unknown_setting_names_the_nearest(name: str, nearest: str) -> None:
     with pytest.raises(InputError, match=rf"no setting '{name}'.*{nearest}"):

@@ -50,10 +50,16 @@ print(report.counts.indexed + report.counts.updated)
 def test_workers_write_what_one_process_would_also_when_one_is_killed(tmp_path: Path) -> None:
     encoder = load_encoder("minilm")
     build(tmp_path / "serial", source("first", *FIRST), source("second", *SECOND), encoder=encoder)
-    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[1]), "RAY_USAGE_STATS_ENABLED": "0"}
+    environment = {
+        **os.environ,
+        "PYTHONPATH": str(Path(__file__).parents[1]),
+        "RAY_USAGE_STATS_ENABLED": "0",
+    }
     environment.pop("RAY_ADDRESS", None)
     command = [sys.executable, "-c", PROGRAM, str(tmp_path / "ray")]
-    run = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=PATIENCE)
+    run = subprocess.run(
+        command, env=environment, capture_output=True, text=True, check=False, timeout=PATIENCE
+    )
     assert run.returncode == 0, run.stderr[-3000:]
     assert run.stdout.split()[-1] == "45"
     serial, distributed = stored(tmp_path / "serial"), stored(tmp_path / "ray")

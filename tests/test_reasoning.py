@@ -71,7 +71,9 @@ def test_a_model_that_thinks_aloud_gives_the_answer_of_one_that_does_not(
         server.calls.clear()
         built = build_graph(model=chat, retriever=disagreeing)
         answers.append(built.invoke(ASKED, context=Settings(route=route, max_retries=0))["answer"])
-        calls.append([call for call in server.calls if not call.body.keys() & {"response_format", "tools"}])
+        calls.append(
+            [call for call in server.calls if not call.body.keys() & {"response_format", "tools"}]
+        )
     plain, thought_over = answers
     assert plain["choice"] == "B"
     assert len(plain["citations"]) == 16
@@ -85,10 +87,16 @@ def test_a_model_that_thinks_aloud_gives_the_answer_of_one_that_does_not(
     ("pieces", "told"),
     [
         (["<think>", "Hm. ", "</think>", "\n\n", "It ", "helps."], [("It ", 1), ("helps.", 1)]),
-        (["<", "thi", "nk", ">Hm", ".</", "think", ">\n\nIt", " helps."], [("It", 1), (" helps.", 1)]),
+        (
+            ["<", "thi", "nk", ">Hm", ".</", "think", ">\n\nIt", " helps."],
+            [("It", 1), (" helps.", 1)],
+        ),
         (["It <", "b>helps</", "b>."], [("It ", 1), ("<b>helps", 1), ("</b>.", 1)]),
         (["p <", " 0.05 it helps"], [("p ", 1), ("< 0.05 it helps", 1)]),
-        (["Hm. ", "Well.", "</thi", "nk> It ", "helps."], [("Hm. ", 1), ("Well.", 1), ("It ", 2), ("helps.", 2)]),
+        (
+            ["Hm. ", "Well.", "</thi", "nk> It ", "helps."],
+            [("Hm. ", 1), ("Well.", 1), ("It ", 2), ("helps.", 2)],
+        ),
         (
             ["It helps ", "(<think></thi", "nk> is a tag)."],
             [("It helps ", 1), ("(<think>", 1), ("</think> is a tag).", 1)],
@@ -96,12 +104,18 @@ def test_a_model_that_thinks_aloud_gives_the_answer_of_one_that_does_not(
     ],
 )
 def test_tokens_of_a_thought_are_not_those_of_the_answer(
-    pieces: list[str], told: Any, chat: ChatOpenAI, server: OpenAIServer, disagreeing: FixedRetriever
+    pieces: list[str],
+    told: Any,
+    chat: ChatOpenAI,
+    server: OpenAIServer,
+    disagreeing: FixedRetriever,
 ) -> None:
     server.script = lambda call: Reply(pieces=pieces)
     built = build_graph(model=chat, retriever=disagreeing)
     tokens, heard, answer = AnswerTokens(), [], ""
-    for mode, part in built.stream(ASKED, context=Settings(route="vanilla"), stream_mode=["messages", "values"]):
+    for mode, part in built.stream(
+        ASKED, context=Settings(route="vanilla"), stream_mode=["messages", "values"]
+    ):
         if mode == "messages":
             heard += [(token["text"], token["attempt"]) for token in tokens.of(part)]  # type: ignore[arg-type]
         else:
@@ -134,7 +148,10 @@ WORDS = st.lists(st.sampled_from([*TAGS, *OTHERS]), max_size=12).map("".join)
 @given(text=WORDS, cuts=st.lists(st.integers(0, 100), max_size=20))
 def test_what_is_told_in_pieces_is_what_the_whole_reply_says(text: str, cuts: list[int]) -> None:
     places = [0, *sorted(min(cut, len(text)) for cut in cuts), len(text)]
-    tokens, pieces = AnswerTokens(), [AIMessageChunk(text[start:end]) for start, end in itertools.pairwise(places)]
+    tokens, pieces = (
+        AnswerTokens(),
+        [AIMessageChunk(text[start:end]) for start, end in itertools.pairwise(places)],
+    )
     told = [token for piece in pieces for token in tokens.of((piece, {"stage": "reduce"}))]
     told += tokens.of((AIMessage(""), {"stage": "reduce"}))
     said = "".join(token["text"] for token in told if token["attempt"] == told[-1]["attempt"])

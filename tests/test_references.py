@@ -38,13 +38,20 @@ TRIAL: dict[str, Any] = {
 
 
 def passage(index: int, **metadata: Any) -> Document:
-    return Document(id=f"123#{index}", page_content="One. Two.", metadata={**TRIAL, "chunk_index": index, **metadata})
+    return Document(
+        id=f"123#{index}",
+        page_content="One. Two.",
+        metadata={**TRIAL, "chunk_index": index, **metadata},
+    )
 
 
 def cited(*documents: Document) -> tuple[str, list[Reference], list[Any]]:
     """Cite all documents in turn, each with its first sentence."""
     keyed = assign_keys("Q?", documents)
-    quotes = [Quote(text="One.", document_id=str(each.id), start=0, end=4, match="exact") for each in keyed]
+    quotes = [
+        Quote(text="One.", document_id=str(each.id), start=0, end=4, match="exact")
+        for each in keyed
+    ]
     text, citations, _ = number_citations(", ".join(map(cite, keyed)), keyed, quotes)
     return text, list_references(citations, keyed), citations
 
@@ -54,7 +61,10 @@ def test_an_article_is_one_reference_whatever_of_it_is_cited() -> None:
     text, references, citations = cited(passage(0), other, passage(7))
     assert text == "[1a], [2], [1b]"
     assert [citation["document_id"] for citation in citations] == ["123#0", "123#7", "b"]
-    assert [(reference["number"], reference["keys"]) for reference in references] == [("1", ["1a", "1b"]), ("2", ["2"])]
+    assert [(reference["number"], reference["keys"]) for reference in references] == [
+        ("1", ["1a", "1b"]),
+        ("2", ["2"]),
+    ]
     assert counted_references(references) == "2 articles, 3 passages"
     assert counted_references(references[1:]) == "1 article"
 
@@ -63,7 +73,9 @@ def test_an_article_is_one_reference_whatever_of_it_is_cited() -> None:
 def test_references_say_that_an_article_is_retracted(title: str) -> None:
     _, references, _ = cited(passage(0, title=title, retracted=True))
     assert references[0]["title"] == "RETRACTED: Bees"
-    assert all("RETRACTED: Bees" in write_references(references, format) for format in REFERENCE_FORMATS)
+    assert all(
+        "RETRACTED: Bees" in write_references(references, format) for format in REFERENCE_FORMATS
+    )
 
 
 def test_letters_go_on_after_z() -> None:
@@ -77,10 +89,16 @@ def test_letters_go_on_after_z() -> None:
         ({}, ""),
         ({"section": "Results"}, "Results"),
         ({"paragraph_starts": '[[0, "Results", 3]]'}, "Results, paragraph 3"),
-        ({"paragraph_starts": '[[0, "Aim", 1], [500, "Results", 2]]', "start": 500}, "Results, paragraph 2"),
+        (
+            {"paragraph_starts": '[[0, "Aim", 1], [500, "Results", 2]]', "start": 500},
+            "Results, paragraph 2",
+        ),
         ({"paragraph_starts": '[[0, "Results", 0]]'}, "Results"),
         ({"kind": "pdf", "page": 6, "page_starts": "[]"}, "page 6"),
-        ({"kind": "pdf", "page": 6, "page_starts": "no JSON", "paragraph_starts": '{"a": 1}'}, "page 6"),
+        (
+            {"kind": "pdf", "page": 6, "page_starts": "no JSON", "paragraph_starts": '{"a": 1}'},
+            "page 6",
+        ),
         ({"paragraph_starts": '[[0], ["x", "y", 1], 7]', "section": "Aim"}, "Aim"),
         ({"labels": "AIM; RESULTS"}, ""),
     ],
@@ -103,15 +121,20 @@ def test_the_parts_of_an_abstract_are_told_by_their_labels() -> None:
 def test_a_reference_reads_as_the_library_of_medicine_writes_it() -> None:
     _, (reference,), _ = cited(passage(0))
     assert write_references([reference], "nlm") == (
-        "1. Smith JA, Müller B, Bees Study Group. Does DNA & RNA help? A 50% answer. J Bees. 2021;4(2):1234-6. "
+        "1. Smith JA, Müller B, Bees Study Group. Does DNA & RNA help? A 50% answer. J Bees. "
+        "2021;4(2):1234-6. "
         "doi: 10.1000/x_1. PMID: 123.\n"
     )
-    _, (bare,), _ = cited(Document(id="notes/a.txt", page_content="One.", metadata={"title": "A note"}))
+    _, (bare,), _ = cited(
+        Document(id="notes/a.txt", page_content="One.", metadata={"title": "A note"})
+    )
     assert bare["citation"] == "A note. notes/a.txt"
 
 
 def test_ris_reads_back() -> None:
-    _, references, _ = cited(passage(0), Document(id="b", page_content="One.", metadata={"title": "Another"}))
+    _, references, _ = cited(
+        passage(0), Document(id="b", page_content="One.", metadata={"title": "Another"})
+    )
     written = write_references(references, "ris")
     assert written.startswith("TY  - JOUR\n")
     first, second = rispy.loads(written)
@@ -145,7 +168,9 @@ def test_a_line_break_in_a_source_makes_no_field_of_its_own() -> None:
 def test_bibtex_reads_back() -> None:
     _, references, _ = cited(passage(0))
     decoded = [bibtexparser.middlewares.LatexDecodingMiddleware()]
-    (entry,) = bibtexparser.parse_string(write_references(references, "bibtex"), append_middleware=decoded).entries
+    (entry,) = bibtexparser.parse_string(
+        write_references(references, "bibtex"), append_middleware=decoded
+    ).entries
     assert (entry.entry_type, entry.key) == ("article", "Smith2021-1")
     assert {name: field.value for name, field in entry.fields_dict.items()}.items() >= {
         "author": "Smith, JA and Müller, B and Bees Study Group",
@@ -159,7 +184,9 @@ def test_bibtex_reads_back() -> None:
     }.items()
 
 
-@pytest.mark.parametrize(("pages", "written"), [("12-9", ("12", "19")), ("e7", ("e7", None)), ("S1-12", ("S1", "S12"))])
+@pytest.mark.parametrize(
+    ("pages", "written"), [("12-9", ("12", "19")), ("e7", ("e7", None)), ("S1-12", ("S1", "S12"))]
+)
 def test_pages_are_written_in_full(pages: str, written: tuple[str, str | None]) -> None:
     _, references, _ = cited(passage(0, pages=pages))
     (entry,) = rispy.loads(write_references(references, "ris"))
@@ -169,7 +196,9 @@ def test_pages_are_written_in_full(pages: str, written: tuple[str, str | None]) 
 def test_ask_prints_references_and_nothing_else(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    run = partial(command_line(monkeypatch, capsys), "ask", "Which drug is first choice for type 2 diabetes?")
+    run = partial(
+        command_line(monkeypatch, capsys), "ask", "Which drug is first choice for type 2 diabetes?"
+    )
     code, printed, _ = run("--references", "ris")
     titles = [entry["title"] for entry in rispy.loads(printed)]
     assert code == 0
@@ -183,7 +212,12 @@ def test_ask_prints_references_and_nothing_else(
 
 
 HOSTILE = st.text(st.sampled_from('ab1{}\\"@%#,=-\n\r\u2028 ')) | st.sampled_from(
-    ["}\n}\n@article{x,\n title = {y}", "\nER  - \n\nTY  - JOUR\nTI  - y", "10.1/x}}@misc{y,", "x\\"]
+    [
+        "}\n}\n@article{x,\n title = {y}",
+        "\nER  - \n\nTY  - JOUR\nTI  - y",
+        "10.1/x}}@misc{y,",
+        "x\\",
+    ]
 )
 FIELDS = ("title", "journal", "volume", "issue", "pages", "doi", "url")
 

@@ -17,7 +17,9 @@ from briefcontext.errors import InputError
 Make = Callable[[Path], object]
 
 
-def other_database(path: Path, *, journal: str = "delete", table: str = "history (url TEXT)") -> None:
+def other_database(
+    path: Path, *, journal: str = "delete", table: str = "history (url TEXT)"
+) -> None:
     with closing(sqlite3.connect(path)) as database, database:
         database.execute(f"PRAGMA journal_mode={journal}")
         database.execute(f"CREATE TABLE {table}")
@@ -30,7 +32,9 @@ OTHERS: dict[str, Make] = {
         path, table="replies (key TEXT PRIMARY KEY, reply TEXT NOT NULL)"
     ),
     "an empty file": Path.touch,
-    "a text": lambda path: path.write_text("This is no database, and long enough to show it. " * 100),
+    "a text": lambda path: path.write_text(
+        "This is no database, and long enough to show it. " * 100
+    ),
     "a folder": Path.mkdir,
     "a pipe": os.mkfifo,
     "a link to nowhere": lambda path: path.symlink_to("nowhere"),
@@ -46,14 +50,18 @@ def test_what_is_no_cache_is_refused_and_left_as_it_was(make: Make, tmp_path: Pa
     path = tmp_path / "replies.sqlite"
     make(path)
     before = _held(tmp_path)
-    with pytest.raises(InputError, match=r"cache of model calls .*replies\.sqlite.* Name ") as caught:
+    with pytest.raises(
+        InputError, match=r"cache of model calls .*replies\.sqlite.* Name "
+    ) as caught:
         ReplyCache(path)
     assert _held(tmp_path) == before
     assert "\n" not in str(caught.value)
 
 
 @pytest.mark.parametrize("name", [":memory:", "", "nowhere:\0"])
-def test_a_name_that_is_no_files_is_refused(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_name_that_is_no_files_is_refused(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     with pytest.raises(InputError, match="cache of model calls"):
         ReplyCache(name)
@@ -66,5 +74,7 @@ def test_a_cache_is_made_once_and_known_again_also_by_many_at_a_time(tmp_path: P
         caches = list(threads.map(lambda _: ReplyCache(path), range(32)))
     said = [ChatGeneration(message=AIMessage("It is so."))]
     caches[0].update("prompt", "model", said)
-    assert all(cache.lookup("prompt", "model") == said for cache in (*caches, ReplyCache(str(path))))
+    assert all(
+        cache.lookup("prompt", "model") == said for cache in (*caches, ReplyCache(str(path)))
+    )
     assert list(path.parent.iterdir()) == [path]

@@ -40,11 +40,15 @@ def test_a_tool_returns_the_passages_that_fit_and_counts_the_others() -> None:
     assert [passage["id"] for passage in result.structured_content["passages"]] == ["0", "1", "2"]
     assert result.structured_content["left_out"] == 2
     assert (
-        "Passages left out after these: 2. One call returns at most 100 passages and 200,000" in result.content[0].text
+        "Passages left out after these: 2. One call returns at most 100 passages and 200,000"
+        in result.content[0].text
     )
 
 
 def test_passages_that_fit_are_all_returned() -> None:
     result: Any = _listed([Document(id="0", page_content="x" * MOST_CHARACTERS)])
-    assert (len(result.structured_content["passages"]), result.structured_content["left_out"]) == (1, 0)
+    assert (len(result.structured_content["passages"]), result.structured_content["left_out"]) == (
+        1,
+        0,
+    )
     assert "left out" not in result.content[0].text

@@ -33,7 +33,11 @@ UNFINISHED = {1, 3}
 
 def _partition(call: Call) -> int:
     """Tell which partition of four a call is about, by the documents in its prompt."""
-    places = sorted(int(place) for _, text in call.documents for place in re.findall(r"(?:number|group) (\d+)", text))
+    places = sorted(
+        int(place)
+        for _, text in call.documents
+        for place in re.findall(r"(?:number|group) (\d+)", text)
+    )
     assert len(places) == 4
     return places[0] // 4
 
@@ -86,7 +90,9 @@ def test_a_killed_run_resumes_in_another_process_without_repeating_extractions(
     assert _extracted(server.calls) == dict.fromkeys(FINISHED, 1) | dict.fromkeys(UNFINISHED, 2)
     assert server.stages().count("reduce") == 1
     assert [extraction["status"] for extraction in answer["extractions"]] == ["evidence"] * 4
-    assert [id for e in answer["extractions"] for id in e["document_ids"]] == [f"doc-{place}" for place in range(16)]
+    assert [id for e in answer["extractions"] for id in e["document_ids"]] == [
+        f"doc-{place}" for place in range(16)
+    ]
     assert len(answer["citations"]) == 16
     assert answer["usage"]["calls"] == 6, "four extractions, the reduction and the verification"
 
@@ -125,7 +131,9 @@ def test_a_run_that_failed_resumes_with_what_it_has(
     assert answer["usage"]["calls"] == 6, "four extractions, the reduction and the verification"
 
 
-def test_a_run_whose_answer_failed_resumes_without_reading_again(chat_model: ChatOpenAI, server: OpenAIServer) -> None:
+def test_a_run_whose_answer_failed_resumes_without_reading_again(
+    chat_model: ChatOpenAI, server: OpenAIServer
+) -> None:
     server.script = lambda call: Reply(status=500) if call.stage == "reduce" else faithful(call)
     retriever = FixedRetriever(documents=make_documents(16, about=0))
     built = build_graph(model=chat_model, retriever=retriever, checkpointer=InMemorySaver())

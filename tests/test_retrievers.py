@@ -33,7 +33,12 @@ DOCUMENTS = [
     Document(
         id=f"d{i}",
         page_content=f"Aspirin was tried in {topic}{' and stroke' * (i % 2)}.",
-        metadata={"source_id": f"d{i}", "title": f"Trial {i}", "kind": "abstract", "year": 2000 + i},
+        metadata={
+            "source_id": f"d{i}",
+            "title": f"Trial {i}",
+            "kind": "abstract",
+            "year": 2000 + i,
+        },
     )
     for i, topic in enumerate(TOPICS)
 ]
@@ -69,7 +74,9 @@ class ListRetriever(BaseRetriever):
 
     documents: list[Document]
 
-    def _get_relevant_documents(self, query: str, *, run_manager: CallbackManagerForRetrieverRun) -> list[Document]:
+    def _get_relevant_documents(
+        self, query: str, *, run_manager: CallbackManagerForRetrieverRun
+    ) -> list[Document]:
         return self.documents
 
 
@@ -86,13 +93,18 @@ MAKERS: dict[str, Callable[[KnowledgeBase], Maker]] = {
     "bm25 from documents": lambda base: lambda **k: BM25Retriever.from_documents(DOCUMENTS, **k),
     "hybrid": lambda base: (
         lambda **k: HybridRetriever(
-            retrievers=[DenseRetriever(knowledge_base=base), BM25Retriever(knowledge_base=base)], **k
+            retrievers=[DenseRetriever(knowledge_base=base), BM25Retriever(knowledge_base=base)],
+            **k,
         )
     ),
-    "wrapped": lambda base: lambda **k: WrappedRetriever(retriever=ListRetriever(documents=DOCUMENTS), **k),
+    "wrapped": lambda base: (
+        lambda **k: WrappedRetriever(retriever=ListRetriever(documents=DOCUMENTS), **k)
+    ),
     "vector store": lambda base: lambda **k: WrappedRetriever.from_vectorstore(vector_store(), **k),
     "reranking": lambda base: (
-        lambda **k: RerankingRetriever(retriever=DenseRetriever(knowledge_base=base), scorer=LengthScorer(), **k)
+        lambda **k: RerankingRetriever(
+            retriever=DenseRetriever(knowledge_base=base), scorer=LengthScorer(), **k
+        )
     ),
 }
 
@@ -161,7 +173,9 @@ def test_a_base_may_be_named_by_its_folder(kind: Any, tmp_path: Path) -> None:
     folder = tmp_path / "kb"
     build(folder, DOCUMENTS)
     retriever = kind(knowledge_base=str(folder))
-    assert retriever.knowledge_base.path == kind(knowledge_base=folder).knowledge_base.path == folder
+    assert (
+        retriever.knowledge_base.path == kind(knowledge_base=folder).knowledge_base.path == folder
+    )
     with pytest.raises(KnowledgeBaseError, match="no knowledge base at nope"):
         kind(knowledge_base="nope")
     with pytest.raises(InputError, match=f"{kind.__name__} cannot be made: knowledge_base"):
@@ -217,7 +231,12 @@ class TestHybridRetrieverIsStandard(TestDenseRetrieverIsStandard):
 
     @property
     def retriever_constructor_params(self) -> dict[str, Any]:
-        return {"retrievers": [DenseRetriever(knowledge_base=self.base), BM25Retriever(knowledge_base=self.base)]}
+        return {
+            "retrievers": [
+                DenseRetriever(knowledge_base=self.base),
+                BM25Retriever(knowledge_base=self.base),
+            ]
+        }
 
 
 class TestWrappedRetrieverIsStandard(TestDenseRetrieverIsStandard):
@@ -244,7 +263,9 @@ class TestRerankingRetrieverIsStandard(TestDenseRetrieverIsStandard):
 
 
 def test_the_dense_ranking_is_the_knowledge_bases(knowledge_base: KnowledgeBase) -> None:
-    assert DenseRetriever(knowledge_base=knowledge_base, k=3).invoke(QUESTION) == knowledge_base.search(QUESTION, 3)
+    assert DenseRetriever(knowledge_base=knowledge_base, k=3).invoke(
+        QUESTION
+    ) == knowledge_base.search(QUESTION, 3)
 
 
 def test_medcpt_refuses_a_base_of_another_encoder(knowledge_base: KnowledgeBase) -> None:
@@ -256,7 +277,10 @@ def test_medcpt_refuses_a_base_of_another_encoder(knowledge_base: KnowledgeBase)
 
 
 def test_bm25_finds_terms_and_leaves_the_rest_out(knowledge_base: KnowledgeBase) -> None:
-    for retriever in (BM25Retriever(knowledge_base=knowledge_base), BM25Retriever.from_documents(DOCUMENTS)):
+    for retriever in (
+        BM25Retriever(knowledge_base=knowledge_base),
+        BM25Retriever.from_documents(DOCUMENTS),
+    ):
         found = retriever.invoke("gout, or migraine")
         assert ids(found) == ["d4", "d5"]
         assert retriever.invoke("the") == []
@@ -266,7 +290,9 @@ def test_bm25_scores_documents_as_it_scores_a_base(knowledge_base: KnowledgeBase
     base = BM25Retriever(knowledge_base=knowledge_base).invoke(QUESTION)
     pool = BM25Retriever.from_documents(DOCUMENTS).invoke(QUESTION)
     assert ids(base) == ids(pool)
-    assert [d.metadata["score"] for d in base] == pytest.approx([d.metadata["score"] for d in pool], abs=1e-4)
+    assert [d.metadata["score"] for d in base] == pytest.approx(
+        [d.metadata["score"] for d in pool], abs=1e-4
+    )
 
 
 def test_an_empty_base_has_nothing_to_find(tmp_path: Path) -> None:
@@ -298,7 +324,8 @@ def test_hybrid_looks_below_k_for_what_both_retrievers_found() -> None:
 
 def test_hybrid_takes_a_document_from_the_first_retriever_that_found_it() -> None:
     first, second = (
-        ListRetriever(documents=[Document(id="a", page_content="text", metadata={"from": place})]) for place in (1, 2)
+        ListRetriever(documents=[Document(id="a", page_content="text", metadata={"from": place})])
+        for place in (1, 2)
     )
     assert HybridRetriever(retrievers=[first, second]).invoke(QUESTION)[0].metadata["from"] == 1
 
@@ -313,14 +340,18 @@ def test_a_bad_hybrid_is_refused_when_it_is_made(options: dict[str, Any]) -> Non
 
 
 def test_reranking_puts_the_scorers_best_first() -> None:
-    reranking = RerankingRetriever(retriever=listed("long one", "b", "mid", "c"), scorer=LengthScorer(), k=3)
+    reranking = RerankingRetriever(
+        retriever=listed("long one", "b", "mid", "c"), scorer=LengthScorer(), k=3
+    )
     found = reranking.invoke(QUESTION)
     assert ids(found) == ["b", "c", "mid"]
     assert [document.metadata["score"] for document in found] == [-1, -1, -3]
 
 
 def test_only_fetch_k_candidates_are_scored() -> None:
-    reranking = RerankingRetriever(retriever=listed("aaa", "bb", "c"), scorer=LengthScorer(), k=1, fetch_k=2)
+    reranking = RerankingRetriever(
+        retriever=listed("aaa", "bb", "c"), scorer=LengthScorer(), k=1, fetch_k=2
+    )
     assert ids(reranking.invoke(QUESTION)) == ["bb"]
     assert ids(reranking.invoke(QUESTION, k=3)) == ["c", "bb", "aaa"]
 
@@ -339,7 +370,9 @@ class Runs(BaseCallbackHandler):
     def __init__(self) -> None:
         self.parents: dict[Any, Any] = {}
 
-    def on_retriever_start(self, *args: Any, run_id: Any, parent_run_id: Any = None, **kwargs: Any) -> None:
+    def on_retriever_start(
+        self, *args: Any, run_id: Any, parent_run_id: Any = None, **kwargs: Any
+    ) -> None:
         self.parents[run_id] = parent_run_id
 
 

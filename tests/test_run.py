@@ -44,7 +44,9 @@ def body(call: Call) -> str:
 
 
 @pytest.mark.slow
-def test_a_killed_run_goes_on_and_asks_only_what_was_in_flight_again(tmp_path: Path, server: OpenAIServer) -> None:
+def test_a_killed_run_goes_on_and_asks_only_what_was_in_flight_again(
+    tmp_path: Path, server: OpenAIServer
+) -> None:
     reader = SimulatedReader(known(QUESTIONS))
     started: list[ForkedPython] = []
     ready = threading.Event()
@@ -86,7 +88,9 @@ def test_a_killed_run_goes_on_and_asks_only_what_was_in_flight_again(tmp_path: P
     assert rows_of(tmp_path / "run") == rows
 
 
-def test_a_run_that_was_stopped_ends_in_the_same_rows_as_one_that_was_not(tmp_path: Path, server: OpenAIServer) -> None:
+def test_a_run_that_was_stopped_ends_in_the_same_rows_as_one_that_was_not(
+    tmp_path: Path, server: OpenAIServer
+) -> None:
     server.script = SimulatedReader(known(QUESTIONS))
     whole = make_run(tmp_path, server.url)
     whole.execute(tmp_path / "run")
@@ -112,13 +116,22 @@ def test_equal_requests_of_a_question_are_asked_once(tmp_path: Path, server: Ope
 
 @pytest.mark.parametrize(
     ("changed", "named"),
-    [({"seed": 1}, "seed"), ({"ks": (5,)}, "ks"), ({"methods": ("vanilla",)}, "methods"), ({"limit": 2}, "limit")],
+    [
+        ({"seed": 1}, "seed"),
+        ({"ks": (5,)}, "ks"),
+        ({"methods": ("vanilla",)}, "methods"),
+        ({"limit": 2}, "limit"),
+    ],
 )
 def test_a_folder_of_another_configuration_is_refused(
     tmp_path: Path, server: OpenAIServer, changed: dict[str, Any], named: str
 ) -> None:
     server.script = SimulatedReader(known(3))
-    given: dict[str, Any] = {"model": chat(server), "methods": ("vanilla", "order_preserving"), "ks": (8,)}
+    given: dict[str, Any] = {
+        "model": chat(server),
+        "methods": ("vanilla", "order_preserving"),
+        "ks": (8,),
+    }
     Run(run_settings(tmp_path, "position", 3, **given)).execute(tmp_path / "run")
     count = len(server.calls)
     with pytest.raises(InputError, match=f"another configuration.*{named} was"):
@@ -134,10 +147,16 @@ def open_model(server: OpenAIServer, **arguments: Any) -> ChatOpenAI:
     ("changed", "named"),
     [
         ({"reading": Settings(partition_size=2)}, "reading.partition_size was 4 and is 2"),
-        ({"reading": Settings(max_input_tokens=4000)}, "reading.max_input_tokens was null and is 4000"),
+        (
+            {"reading": Settings(max_input_tokens=4000)},
+            "reading.max_input_tokens was null and is 4000",
+        ),
         ({"model": {"temperature": 0.7}}, "model_arguments.temperature was null and is 0.7"),
         ({"model": {"seed": 3}}, "model_arguments.seed was null and is 3"),
-        ({"extract_model": {}}, f'extract_model was null and is "{MODEL}"; extract_model_arguments was null'),
+        (
+            {"extract_model": {}},
+            f'extract_model was null and is "{MODEL}"; extract_model_arguments was null',
+        ),
     ],
     ids=lambda given: given if isinstance(given, str) else "",
 )
@@ -149,18 +168,32 @@ def test_a_run_goes_on_with_no_setting_that_changes_its_answers(
     run = Run(run_settings(tmp_path, "position", 2, model=open_model(server), **given))
     run.execute(tmp_path / "run")
     count = len(server.calls)
-    models = {name: open_model(server, **arguments) for name, arguments in changed.items() if name != "reading"}
-    other = Run(run_settings(tmp_path, "position", 2, **{"model": open_model(server), **given, **changed, **models}))
+    models = {
+        name: open_model(server, **arguments)
+        for name, arguments in changed.items()
+        if name != "reading"
+    }
+    other = Run(
+        run_settings(
+            tmp_path, "position", 2, **{"model": open_model(server), **given, **changed, **models}
+        )
+    )
     for begin in (other.execute, other.estimate):
-        with pytest.raises(InputError, match=rf"another configuration \({re.escape(named)}.*Give another --out"):
+        with pytest.raises(
+            InputError, match=rf"another configuration \({re.escape(named)}.*Give another --out"
+        ):
             begin(tmp_path / "run")
     assert len(server.calls) == count
 
 
 @pytest.mark.parametrize("noted", ["versions.briefcontext", "provenance.encoder_revision"])
-def test_a_run_goes_on_with_no_other_version_or_encoder(tmp_path: Path, server: OpenAIServer, noted: str) -> None:
+def test_a_run_goes_on_with_no_other_version_or_encoder(
+    tmp_path: Path, server: OpenAIServer, noted: str
+) -> None:
     server.script, file = SimulatedReader(known(2)), tmp_path / "run" / "config.json"
-    run = Run(run_settings(tmp_path, "position", 2, model=chat(server), methods=("vanilla",), ks=(5,)))
+    run = Run(
+        run_settings(tmp_path, "position", 2, model=chat(server), methods=("vanilla",), ks=(5,))
+    )
     run.execute(tmp_path / "run")
     config = json.loads(file.read_text())
     group, name = noted.split(".")
@@ -170,7 +203,9 @@ def test_a_run_goes_on_with_no_other_version_or_encoder(tmp_path: Path, server: 
         run.execute(tmp_path / "run")
 
 
-def test_a_run_goes_on_where_the_files_moved_and_with_other_limits(tmp_path: Path, server: OpenAIServer) -> None:
+def test_a_run_goes_on_where_the_files_moved_and_with_other_limits(
+    tmp_path: Path, server: OpenAIServer
+) -> None:
     server.script = SimulatedReader(known(2))
     given: dict[str, Any] = {"methods": ("vanilla",), "ks": (5,)}
     first = run_settings(tmp_path, "position", 2, model=chat(server), **given)
@@ -179,23 +214,34 @@ def test_a_run_goes_on_where_the_files_moved_and_with_other_limits(tmp_path: Pat
     moved = tmp_path / "elsewhere" / tmp_path.name / "questions.jsonl"
     moved.parent.mkdir(parents=True)
     (tmp_path / "questions.jsonl").rename(moved)
-    reading = Settings(max_concurrent_calls=2, max_retries=1, model_timeout=5, requests_per_minute=900)
+    reading = Settings(
+        max_concurrent_calls=2, max_retries=1, model_timeout=5, requests_per_minute=900
+    )
     again = Run(replace(first, data_set=str(moved), reading=reading)).execute(tmp_path / "run")
     assert (again["answers"], again["missing"], len(server.calls)) == (summary["answers"], 0, count)
 
 
-def test_a_model_that_is_given_open_keeps_its_own_temperature(tmp_path: Path, server: OpenAIServer) -> None:
+def test_a_model_that_is_given_open_keeps_its_own_temperature(
+    tmp_path: Path, server: OpenAIServer
+) -> None:
     server.script = SimulatedReader(known(2))
     given: dict[str, Any] = {"methods": ("vanilla",), "ks": (5,), "repeats": 2}
-    run = Run(run_settings(tmp_path, "position", 2, model=open_model(server, temperature=0.7), **given))
+    run = Run(
+        run_settings(tmp_path, "position", 2, model=open_model(server, temperature=0.7), **given)
+    )
     run.execute(tmp_path / "run")
     assert {call.body["temperature"] for call in server.calls} == {0.7}
     config = json.loads((tmp_path / "run" / "config.json").read_text())
     assert (config["temperature"], config["model_arguments"]["temperature"]) == (None, 0.7)
-    assert "each sampled afresh at the model's own temperature" in (tmp_path / "run" / "report.md").read_text()
+    assert (
+        "each sampled afresh at the model's own temperature"
+        in (tmp_path / "run" / "report.md").read_text()
+    )
 
 
-def test_answers_of_several_models_under_one_name_are_told(tmp_path: Path, server: OpenAIServer) -> None:
+def test_answers_of_several_models_under_one_name_are_told(
+    tmp_path: Path, server: OpenAIServer
+) -> None:
     reader = SimulatedReader(known(2))
 
     def served(call: Call) -> Reply:
@@ -208,14 +254,19 @@ def test_answers_of_several_models_under_one_name_are_told(tmp_path: Path, serve
         return Reply(raw=json.dumps({**head, "choices": [choice], "usage": usage}).encode())
 
     server.script = served
-    Run(run_settings(tmp_path, "position", 2, model=chat(server), methods=("vanilla",), ks=(5,))).execute(
-        tmp_path / "run"
-    )
+    Run(
+        run_settings(tmp_path, "position", 2, model=chat(server), methods=("vanilla",), ks=(5,))
+    ).execute(tmp_path / "run")
     report = (tmp_path / "run" / "report.md").read_text()
-    assert f"- Served as: {MODEL}-0, {MODEL}-1\n- Caution: answers of several models stand side by side" in report
+    assert (
+        f"- Served as: {MODEL}-0, {MODEL}-1\n- Caution: answers of several models stand side by "
+        f"side" in report
+    )
 
 
-def test_a_run_that_named_no_model_leaves_its_folder_to_one_that_does(tmp_path: Path, server: OpenAIServer) -> None:
+def test_a_run_that_named_no_model_leaves_its_folder_to_one_that_does(
+    tmp_path: Path, server: OpenAIServer
+) -> None:
     server.script = SimulatedReader(known(2))
     given: dict[str, Any] = {"methods": ("vanilla",), "ks": (5,)}
     with pytest.raises(InputError, match="add --model"):
@@ -227,28 +278,40 @@ def test_a_run_that_named_no_model_leaves_its_folder_to_one_that_does(tmp_path: 
         run.execute(tmp_path / "run")
 
 
-def test_a_run_that_got_no_answer_leaves_its_folder_to_other_settings(tmp_path: Path, server: OpenAIServer) -> None:
+def test_a_run_that_got_no_answer_leaves_its_folder_to_other_settings(
+    tmp_path: Path, server: OpenAIServer
+) -> None:
     reader = SimulatedReader(known(2))
-    server.script = lambda call: Reply(status=401) if call.body["model"] == "refused" else reader(call)
+    server.script = lambda call: (
+        Reply(status=401) if call.body["model"] == "refused" else reader(call)
+    )
     given: dict[str, Any] = {"methods": ("vanilla",), "ks": (5,)}
     refused = ChatOpenAI(model="refused", base_url=server.url, api_key="none", max_retries=0)
     with pytest.raises(ModelSetupError):
         Run(run_settings(tmp_path, "position", 2, model=refused, **given)).execute(tmp_path / "run")
-    Run(run_settings(tmp_path, "position", 2, model=chat(server), **given)).execute(tmp_path / "run")
+    Run(run_settings(tmp_path, "position", 2, model=chat(server), **given)).execute(
+        tmp_path / "run"
+    )
     assert json.loads((tmp_path / "run" / "config.json").read_text())["model"] == MODEL
     assert verify_run(tmp_path / "run") == []
 
 
 def test_a_folder_that_is_in_use_is_refused(tmp_path: Path, server: OpenAIServer) -> None:
-    run = Run(run_settings(tmp_path, "position", 2, model=chat(server), methods=("vanilla",), ks=(5,)))
+    run = Run(
+        run_settings(tmp_path, "position", 2, model=chat(server), methods=("vanilla",), ks=(5,))
+    )
     with RunFolder(tmp_path / "run").locked(), pytest.raises(InputError, match="Another process"):
         run.execute(tmp_path / "run")
 
 
-def test_failed_calls_are_reported_and_asked_again_on_the_next_start(tmp_path: Path, server: OpenAIServer) -> None:
+def test_failed_calls_are_reported_and_asked_again_on_the_next_start(
+    tmp_path: Path, server: OpenAIServer
+) -> None:
     reader = SimulatedReader(known(4))
     server.script = lambda call: Reply(status=503) if "compound 2" in call.user else reader(call)
-    settings = run_settings(tmp_path, "position", 4, model=chat(server), methods=("vanilla",), ks=(5,))
+    settings = run_settings(
+        tmp_path, "position", 4, model=chat(server), methods=("vanilla",), ks=(5,)
+    )
     summary = Run(settings).execute(tmp_path / "run")
     assert (summary["answers"], summary["failed"]) == (15, 5)
     assert all(cell["n"] == 3 and cell["failed"] == 1 for cell in summary["cells"])
@@ -281,7 +344,12 @@ def test_tokens_that_the_provider_did_not_report_are_no_figures(
         assert [one["n"] for one in [*summary["costs"], *summary["predictions"]]] == [3] * 4
         assert all(one["input_tokens"] > 100 for one in [*summary["costs"], *summary["cells"]])
     else:
-        assert [summary[name] for name in ("costs", "predictions", "savings", "input_tokens")] == [[], [], [], None]
+        assert [summary[name] for name in ("costs", "predictions", "savings", "input_tokens")] == [
+            [],
+            [],
+            [],
+            None,
+        ]
         assert "16 requests, – input and – output tokens" in report
         assert "| 1.0 | – | – |" in report
         assert "| 3.0 | – | – |" in report
@@ -289,29 +357,43 @@ def test_tokens_that_the_provider_did_not_report_are_no_figures(
     assert verify_run(out) == []
 
 
-def test_no_answer_is_made_from_a_part_of_the_partitions(tmp_path: Path, server: OpenAIServer) -> None:
+def test_no_answer_is_made_from_a_part_of_the_partitions(
+    tmp_path: Path, server: OpenAIServer
+) -> None:
     reader = SimulatedReader(known(1))
     server.script = lambda call: (
-        Reply(status=503) if call.stage == "extract" and "compound 0 was decided" in call.user else reader(call)
+        Reply(status=503)
+        if call.stage == "extract" and "compound 0 was decided" in call.user
+        else reader(call)
     )
     given: dict[str, Any] = {"methods": ("map_reduce",), "ks": (8,)}
-    summary = Run(run_settings(tmp_path, "position", 1, model=chat(server), **given)).execute(tmp_path / "run")
+    summary = Run(run_settings(tmp_path, "position", 1, model=chat(server), **given)).execute(
+        tmp_path / "run"
+    )
     assert summary["failed"] == 5
     assert "reduce" not in server.stages()
 
 
-def test_what_names_no_option_is_counted_and_counted_wrong(tmp_path: Path, server: OpenAIServer) -> None:
+def test_what_names_no_option_is_counted_and_counted_wrong(
+    tmp_path: Path, server: OpenAIServer
+) -> None:
     server.script = lambda call: Reply("It depends on many things.")
-    settings = run_settings(tmp_path, "position", 3, model=chat(server), methods=("vanilla",), ks=(5,))
+    settings = run_settings(
+        tmp_path, "position", 3, model=chat(server), methods=("vanilla",), ks=(5,)
+    )
     summary = Run(settings).execute(tmp_path / "run")
-    assert all(cell["unparsed"] == cell["n"] == 3 and cell["score"] == 0 for cell in summary["cells"])
+    assert all(
+        cell["unparsed"] == cell["n"] == 3 and cell["score"] == 0 for cell in summary["cells"]
+    )
     assert {row["outcome"] for row in rows_of(tmp_path / "run")} == {"unparsed"}
 
 
 def test_a_refused_key_stops_the_run_at_once(tmp_path: Path, server: OpenAIServer) -> None:
     server.script = lambda call: Reply(status=401)
     reading = Settings(max_concurrent_calls=1)
-    settings = run_settings(tmp_path, "position", 3, model=chat(server), methods=("vanilla",), ks=(5,), reading=reading)
+    settings = run_settings(
+        tmp_path, "position", 3, model=chat(server), methods=("vanilla",), ks=(5,), reading=reading
+    )
     with pytest.raises(ModelSetupError):
         Run(settings).execute(tmp_path / "run")
     assert len(server.calls) == 1
@@ -330,7 +412,9 @@ def test_a_run_that_stops_waits_for_the_searches_that_are_under_way(
 
     monkeypatch.setattr(KeptRankings, "_search", slow)
     server.script = lambda call: Reply(status=401)
-    settings = run_settings(tmp_path, "position", 2, model=chat(server), methods=("vanilla",), ks=(5,))
+    settings = run_settings(
+        tmp_path, "position", 2, model=chat(server), methods=("vanilla",), ks=(5,)
+    )
     with pytest.raises(ModelSetupError):
         Run(settings).execute(tmp_path / "run")
     ended.set()
@@ -338,22 +422,51 @@ def test_a_run_that_stops_waits_for_the_searches_that_are_under_way(
 
 
 @pytest.mark.slow
-def test_a_command_whose_model_is_refused_ends_in_order(tmp_path: Path, server: OpenAIServer) -> None:
+def test_a_command_whose_model_is_refused_ends_in_order(
+    tmp_path: Path, server: OpenAIServer
+) -> None:
     server.script = lambda call: Reply(status=401)
-    questions, keys = tmp_path / "questions.jsonl", {"OPENAI_API_KEY": "none", "OPENAI_BASE_URL": server.url}
-    rows = [{"question": f"Which drug is best for illness {number}?", "answer": "none"} for number in range(8)]
+    questions, keys = (
+        tmp_path / "questions.jsonl",
+        {"OPENAI_API_KEY": "none", "OPENAI_BASE_URL": server.url},
+    )
+    rows = [
+        {"question": f"Which drug is best for illness {number}?", "answer": "none"}
+        for number in range(8)
+    ]
     questions.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
-    command = [sys.executable, "-m", "briefcontext", "experiment", "cost", "--model", "openai:refused", "--kb", "demo"]
+    command = [
+        sys.executable,
+        "-m",
+        "briefcontext",
+        "experiment",
+        "cost",
+        "--model",
+        "openai:refused",
+        "--kb",
+        "demo",
+    ]
     command += ["--k", "8", "--questions", str(questions), "--out", str(tmp_path / "run")]
-    done = subprocess.run(command, capture_output=True, text=True, env=os.environ | keys, check=False, timeout=PATIENCE)
+    done = subprocess.run(
+        command,
+        capture_output=True,
+        text=True,
+        env=os.environ | keys,
+        check=False,
+        timeout=PATIENCE,
+    )
     assert done.returncode == 2, done.stderr
     assert done.stderr.splitlines()[-1].startswith("Error: The provider of ")
 
 
-def test_a_dry_run_calls_nothing_and_foretells_the_calls(tmp_path: Path, server: OpenAIServer) -> None:
+def test_a_dry_run_calls_nothing_and_foretells_the_calls(
+    tmp_path: Path, server: OpenAIServer
+) -> None:
     server.script = SimulatedReader(known(3), {0.0: 0.0, 1.0: 0.0})
     given: dict[str, Any] = {"methods": ("vanilla", "map_reduce"), "ks": (8,)}
-    run = Run(run_settings(tmp_path, "position", 3, model=chat(server), prices=Prices(1.0, 2.0), **given))
+    run = Run(
+        run_settings(tmp_path, "position", 3, model=chat(server), prices=Prices(1.0, 2.0), **given)
+    )
     table = run.estimate(tmp_path / "run")
     assert server.calls == []
     run.execute(tmp_path / "run")
@@ -363,7 +476,11 @@ def test_a_dry_run_calls_nothing_and_foretells_the_calls(tmp_path: Path, server:
     assert foretold["Map-reduce"] == made["map_reduce"] == 45
     assert all(row[-1].startswith("$") for row in table.rows)
     # Input tokens are exact but for the tokenizer, and the test server counts as the estimate does.
-    sent = sum(row["usage"]["input_tokens"] for row in rows_of(tmp_path / "run") if row["method"] == "vanilla")
+    sent = sum(
+        row["usage"]["input_tokens"]
+        for row in rows_of(tmp_path / "run")
+        if row["method"] == "vanilla"
+    )
     assert int(table.rows[0][3].replace(",", "")) == pytest.approx(sent, rel=0.01)
     assert [row[1] for row in run.estimate(tmp_path / "run").rows] == ["0"]
 
@@ -372,11 +489,17 @@ def test_a_dry_run_calls_nothing_and_foretells_the_calls(tmp_path: Path, server:
     ("given", "complaint"),
     [
         ({"methods": ("guessing",)}, "no method 'guessing'"),
-        ({"methods": ("hybrid",)}, "fused ranking of the corpus, which the experiment position does not have"),
+        (
+            {"methods": ("hybrid",)},
+            "fused ranking of the corpus, which the experiment position does not have",
+        ),
         ({"methods": ("long_context",)}, "whole long document"),
         ({"ks": (4,)}, "no 5 different places"),
         ({"ks": (500,)}, "has only"),
-        ({"experiment": "integration", "ks": (8, 43)}, "has 42 passages, and 43 are to be retrieved"),
+        (
+            {"experiment": "integration", "ks": (8, 43)},
+            "has 42 passages, and 43 are to be retrieved",
+        ),
         ({"knowledge_base": None}, "--kb"),
         ({"model": None}, "--model"),
     ],
@@ -386,15 +509,23 @@ def test_what_cannot_be_run_is_said_before_a_call(
 ) -> None:
     values: dict[str, Any] = {"model": chat(server), "methods": ("vanilla",), "ks": (5,), **given}
     with pytest.raises(InputError, match=complaint):
-        Run(run_settings(tmp_path, values.pop("experiment", "position"), 2, **values)).execute(tmp_path / "run")
+        Run(run_settings(tmp_path, values.pop("experiment", "position"), 2, **values)).execute(
+            tmp_path / "run"
+        )
     assert server.calls == []
 
 
-def test_questions_without_a_key_document_are_left_out_and_counted(tmp_path: Path, server: OpenAIServer) -> None:
+def test_questions_without_a_key_document_are_left_out_and_counted(
+    tmp_path: Path, server: OpenAIServer
+) -> None:
     server.script = SimulatedReader(known(3))
-    settings = run_settings(tmp_path, "position", 3, model=chat(server), methods=("vanilla",), ks=(5,))
+    settings = run_settings(
+        tmp_path, "position", 3, model=chat(server), methods=("vanilla",), ks=(5,)
+    )
     with (tmp_path / "questions.jsonl").open("a") as file:
-        file.write('{"id": "q9", "question": "Else?", "options": {"A": "yes", "B": "no"}, "answer": "A"}\n')
+        file.write(
+            '{"id": "q9", "question": "Else?", "options": {"A": "yes", "B": "no"}, "answer": "A"}\n'
+        )
     summary = Run(settings).execute(tmp_path / "run")
     assert summary["left_out"] == {"has no key document in the knowledge base": 1}
     assert summary["items"] == 3

@@ -20,7 +20,15 @@ from briefcontext.evaluation.runs.settings import RunSettings
 from briefcontext.files import json_line
 from briefcontext.graphs.settings import Settings
 from tests.openai_server import Call, OpenAIServer, Reply
-from tests.questions import OPTIONS, answer, build_corpus, known, open_corpus, question, run_settings
+from tests.questions import (
+    OPTIONS,
+    answer,
+    build_corpus,
+    known,
+    open_corpus,
+    question,
+    run_settings,
+)
 from tests.simulated_reader import MODEL, SimulatedReader
 
 LINE_ENDS = "\u2028\u2029\x85\x0b\x0c\x1c\x1d\x1e"
@@ -37,11 +45,15 @@ def rows_of(folder: Path) -> list[dict[str, Any]]:
 
 
 def written(folder: Path, rows: list[dict[str, Any]]) -> str:
-    (folder / "asked.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    (folder / "asked.jsonl").write_text(
+        "".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8"
+    )
     return f"jsonl:{folder / 'asked.jsonl'}"
 
 
-def integration(folder: Path, server: OpenAIServer, rows: list[dict[str, Any]], **given: Any) -> Run:
+def integration(
+    folder: Path, server: OpenAIServer, rows: list[dict[str, Any]], **given: Any
+) -> Run:
     if not (folder / "corpus").exists():
         build_corpus(folder / "corpus", 3)
     values: dict[str, Any] = {
@@ -58,7 +70,13 @@ def integration(folder: Path, server: OpenAIServer, rows: list[dict[str, Any]], 
 
 
 def choice(number: int, **given: Any) -> dict[str, Any]:
-    return {"id": f"q{number}", "question": question(number), "options": OPTIONS, "answer": answer(number), **given}
+    return {
+        "id": f"q{number}",
+        "question": question(number),
+        "options": OPTIONS,
+        "answer": answer(number),
+        **given,
+    }
 
 
 @given(st.lists(st.text(st.characters() | st.sampled_from(LINE_ENDS + HALF + "\n\r"))))
@@ -73,7 +91,9 @@ def test_whatever_a_row_holds_is_one_line_and_comes_back(texts: list[str]) -> No
 def test_an_older_run_whose_rows_hold_line_ends_is_read_whole(tmp_path: Path, mark: str) -> None:
     row = {"id": "q", "text": f"one{mark}two"}
     line = json.dumps(row, ensure_ascii=mark == HALF) + "\n"
-    (tmp_path / "items.jsonl").write_text(line + line.replace('"q"', '"r"') + line[:9], encoding="utf-8")
+    (tmp_path / "items.jsonl").write_text(
+        line + line.replace('"q"', '"r"') + line[:9], encoding="utf-8"
+    )
     assert RunFolder(tmp_path).rows() == {"q": row, "r": {**row, "id": "r"}}
 
 
@@ -82,10 +102,19 @@ def test_a_reply_with_line_ends_or_half_a_character_is_a_row_and_is_asked_for_on
 ) -> None:
     words = f"One{LINE_ENDS}two{HALF}.\nChoice: A"
     server.script = lambda call: Reply(raw=json.dumps(reply(call, words)).encode())
-    rows = [choice(number, question=f"{question(number)}\u2028Answer briefly.") for number in range(3)]
+    rows = [
+        choice(number, question=f"{question(number)}\u2028Answer briefly.") for number in range(3)
+    ]
     summary = integration(tmp_path, server, rows).execute(tmp_path / "run")
-    assert (summary["answers"], summary["failed"], summary["missing"], summary["calls"]) == (3, 0, 0, 3)
-    assert [row["question"] for row in rows_of(tmp_path / "run")] == [row["question"] for row in rows]
+    assert (summary["answers"], summary["failed"], summary["missing"], summary["calls"]) == (
+        3,
+        0,
+        0,
+        3,
+    )
+    assert [row["question"] for row in rows_of(tmp_path / "run")] == [
+        row["question"] for row in rows
+    ]
     assert all(HALF in row["calls"][0]["output"] for row in rows_of(tmp_path / "run"))
     assert "UNFINISHED" not in (tmp_path / "run" / "report.md").read_text()
 
@@ -98,16 +127,28 @@ def reply(call: Call, words: str) -> dict[str, Any]:
     message = {"role": "assistant", "content": words}
     head = {"id": "x", "object": "chat.completion", "created": 0, "model": call.body["model"]}
     usage = {"prompt_tokens": 10, "completion_tokens": 2, "total_tokens": 12}
-    return {**head, "choices": [{"index": 0, "message": message, "finish_reason": "stop"}], "usage": usage}
+    return {
+        **head,
+        "choices": [{"index": 0, "message": message, "finish_reason": "stop"}],
+        "usage": usage,
+    }
 
 
-def test_evidence_with_half_a_character_reaches_the_reduce_step(tmp_path: Path, server: OpenAIServer) -> None:
+def test_evidence_with_half_a_character_reaches_the_reduce_step(
+    tmp_path: Path, server: OpenAIServer
+) -> None:
     def script(call: Call) -> Reply:
         if call.stage != "extract":
             return Reply("It is so.\nChoice: A")
         key, text = call.documents[0]
         quote = {"key": key, "quote": text.split("\n")[-1].split(". ")[0]}
-        found = {"relevant": True, "quotes": [quote], "finding": f"It is so {HALF}.", "choice": "A", "confidence": 0.9}
+        found = {
+            "relevant": True,
+            "quotes": [quote],
+            "finding": f"It is so {HALF}.",
+            "choice": "A",
+            "confidence": 0.9,
+        }
         return Reply(raw=json.dumps(reply(call, json.dumps(found))).encode())
 
     server.script = script
@@ -124,34 +165,49 @@ def test_evidence_with_half_a_character_reaches_the_reduce_step(tmp_path: Path, 
         ("Is it so?", {"A": "yes", "B": f"no{HALF}"}, r"Option B holds U\+D83D at character 3"),
     ],
 )
-def test_a_question_with_half_a_character_is_refused(text: str, options: dict[str, str] | None, named: str) -> None:
+def test_a_question_with_half_a_character_is_refused(
+    text: str, options: dict[str, str] | None, named: str
+) -> None:
     with pytest.raises(InputError, match=named):
         check_question(text, options)
 
 
 @pytest.mark.parametrize(
     "row",
-    [choice(1, question=f"Is it{HALF}?"), choice(1, options={"A": "yes", "B": HALF}), choice(1, id=f"q{HALF}")],
+    [
+        choice(1, question=f"Is it{HALF}?"),
+        choice(1, options={"A": "yes", "B": HALF}),
+        choice(1, id=f"q{HALF}"),
+    ],
     ids=["question", "option", "id"],
 )
-def test_a_data_set_with_half_a_character_is_refused_with_its_place(tmp_path: Path, row: dict[str, Any]) -> None:
+def test_a_data_set_with_half_a_character_is_refused_with_its_place(
+    tmp_path: Path, row: dict[str, Any]
+) -> None:
     with pytest.raises(InputError, match=r"asked\.jsonl, (line|question) 2: .*half of a character"):
         load_data_set(written(tmp_path, [choice(0), row]))
 
 
 def test_answers_that_are_not_there_are_said_loudly(tmp_path: Path, server: OpenAIServer) -> None:
     server.script = lambda call: Reply("Choice: A")
-    run = integration(tmp_path, server, [choice(number) for number in range(3)], model="openai:scripted")
+    run = integration(
+        tmp_path, server, [choice(number) for number in range(3)], model="openai:scripted"
+    )
     run.batch(tmp_path / "run", None)
     RunFolder(tmp_path / "run").append({**_row("q0"), "status": "ok"})
     run._finish(RunFolder(tmp_path / "run"))
     assert json.loads((tmp_path / "run" / "summary.json").read_text())["missing"] == 2
-    assert "**UNFINISHED.** Answers that are not there: 2 of 3" in (tmp_path / "run" / "report.md").read_text()
+    assert (
+        "**UNFINISHED.** Answers that are not there: 2 of 3"
+        in (tmp_path / "run" / "report.md").read_text()
+    )
     assert verify_run(tmp_path / "run") == [
         "Answers that are not there: 2. Give the command that began it again to get them."
     ]
     (tmp_path / "run" / "summary.json").unlink()
-    with pytest.raises(InputError, match=r"no finished run.* give the command that began the run again"):
+    with pytest.raises(
+        InputError, match=r"no finished run.* give the command that began the run again"
+    ):
         verify_run(tmp_path / "run")
 
 
@@ -163,26 +219,39 @@ def _row(item: str) -> dict[str, Any]:
             "usage": usage, "documents": [], "key_places": [], "mirage_score": 1.0}  # fmt: skip
 
 
-def test_equal_requests_that_come_at_the_same_time_are_asked_once(tmp_path: Path, server: OpenAIServer) -> None:
+def test_equal_requests_that_come_at_the_same_time_are_asked_once(
+    tmp_path: Path, server: OpenAIServer
+) -> None:
     rows = [choice(0, id=f"q{number}") for number in range(8)]
     server.script = lambda call: Reply("It is so.\nChoice: A")
     summary = integration(tmp_path, server, rows).execute(tmp_path / "run")
     assert server.arrived == summary["calls"] == 1
     assert summary["answers"] == 8
-    assert Counter(row["usage"]["kept_replies"] for row in rows_of(tmp_path / "run")) == {1: 7, 0: 1}
+    assert Counter(row["usage"]["kept_replies"] for row in rows_of(tmp_path / "run")) == {
+        1: 7,
+        0: 1,
+    }
 
 
-def test_equal_extractions_that_come_at_the_same_time_are_asked_once(tmp_path: Path, server: OpenAIServer) -> None:
+def test_equal_extractions_that_come_at_the_same_time_are_asked_once(
+    tmp_path: Path, server: OpenAIServer
+) -> None:
     server.script = SimulatedReader(known(3))
     rows = [choice(0, id=f"q{number}") for number in range(6)]
     given = {"model": chat(server, MODEL), "methods": ("map_reduce",), "ks": (8,)}
     summary = integration(tmp_path, server, rows, **given).execute(tmp_path / "run")
-    assert server.arrived == summary["calls"] == len({json.dumps(call.body) for call in server.calls})
+    assert (
+        server.arrived == summary["calls"] == len({json.dumps(call.body) for call in server.calls})
+    )
     assert summary["answers"] == 6
 
 
-def test_an_equal_request_has_a_try_of_its_own_when_the_first_fails(tmp_path: Path, server: OpenAIServer) -> None:
-    server.script = lambda call: Reply(status=503) if call.number == 0 else Reply("It is so.\nChoice: A")
+def test_an_equal_request_has_a_try_of_its_own_when_the_first_fails(
+    tmp_path: Path, server: OpenAIServer
+) -> None:
+    server.script = lambda call: (
+        Reply(status=503) if call.number == 0 else Reply("It is so.\nChoice: A")
+    )
     rows = [choice(0, id=f"q{number}") for number in range(5)]
     summary = integration(tmp_path, server, rows).execute(tmp_path / "run")
     assert (summary["answers"], summary["failed"]) == (4, 1)
@@ -197,27 +266,47 @@ def test_a_model_is_asked_in_a_second_event_loop_too(tmp_path: Path, server: Ope
 
     async def ask(words: str) -> list[str]:
         asked = check_question(words)
-        return list(await asyncio.gather(*(models.ask("closed_book", asked, CallBudget()) for _ in range(4))))
+        return list(
+            await asyncio.gather(
+                *(models.ask("closed_book", asked, CallBudget()) for _ in range(4))
+            )
+        )
 
     assert asyncio.run(ask("One?")) == asyncio.run(ask("Two?")) == ["It is so."] * 4
 
 
-def test_the_simulated_reader_answers_under_no_other_name(tmp_path: Path, server: OpenAIServer) -> None:
+def test_the_simulated_reader_answers_under_no_other_name(
+    tmp_path: Path, server: OpenAIServer
+) -> None:
     server.script = SimulatedReader(known(3))
     with pytest.raises(ModelSetupError):
-        integration(tmp_path, server, [choice(0)], model=chat(server, "gpt-4o")).execute(tmp_path / "run")
+        integration(tmp_path, server, [choice(0)], model=chat(server, "gpt-4o")).execute(
+            tmp_path / "run"
+        )
     named = chat(server, f"{MODEL}-biased")
-    assert integration(tmp_path, server, [choice(0)], model=named).execute(tmp_path / "other")["simulation"] is True
+    assert (
+        integration(tmp_path, server, [choice(0)], model=named).execute(tmp_path / "other")[
+            "simulation"
+        ]
+        is True
+    )
 
 
-def test_questions_that_the_reader_of_a_data_set_left_out_are_counted(tmp_path: Path, server: OpenAIServer) -> None:
+def test_questions_that_the_reader_of_a_data_set_left_out_are_counted(
+    tmp_path: Path, server: OpenAIServer
+) -> None:
     folder = tmp_path / "trials"
     (folder / "txt_files").mkdir(parents=True)
-    (folder / "txt_files" / "PMC7.txt").write_text("TITLE: A trial\n\nBODY: Aspirin lowered the marker.\n")
+    (folder / "txt_files" / "PMC7.txt").write_text(
+        "TITLE: A trial\n\nBODY: Aspirin lowered the marker.\n"
+    )
     head = "PromptID,PMCID,Outcome,Intervention,Comparator\n"
-    (folder / "prompts_merged.csv").write_text(head + "1,7,marker,aspirin,placebo\n2,7,,aspirin,placebo\n")
+    (folder / "prompts_merged.csv").write_text(
+        head + "1,7,marker,aspirin,placebo\n2,7,,aspirin,placebo\n"
+    )
     (folder / "annotations_merged.csv").write_text(
-        "UserID,PromptID,PMCID,Valid Label,Valid Reasoning,Label,Annotations,Label Code,In Abstract,"
+        "UserID,PromptID,PMCID,Valid Label,Valid Reasoning,Label,Annotations,Label Code,In "
+        "Abstract,"
         "Evidence Start,Evidence End\n0,1,7,True,True,significantly decreased,lowered,-1,True,0,5\n"
         "0,2,7,True,True,significantly decreased,lowered,-1,True,0,5\n"
     )
@@ -231,7 +320,9 @@ def test_questions_that_the_reader_of_a_data_set_left_out_are_counted(tmp_path: 
     assert left_out
     assert Run(settings).execute(tmp_path / "run")["left_out"] == dict(left_out)
     reason, count = next(iter(left_out.items()))
-    assert f"- Questions left out, {reason}: {count}" in (tmp_path / "run" / "report.md").read_text()
+    assert (
+        f"- Questions left out, {reason}: {count}" in (tmp_path / "run" / "report.md").read_text()
+    )
 
 
 def test_conflict_leaves_free_text_out_and_counts_it(tmp_path: Path, server: OpenAIServer) -> None:

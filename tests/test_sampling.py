@@ -13,7 +13,9 @@ OPTIONS = {"A": "yes", "B": "no", "C": "maybe"}
 
 def _items(group: str = "toy", **counts: int) -> list[Item]:
     return [
-        Item(f"{group}-{letter}{number}", f"Question {number}?", OPTIONS, (letter,), (), group=group)
+        Item(
+            f"{group}-{letter}{number}", f"Question {number}?", OPTIONS, (letter,), (), group=group
+        )
         for letter, count in counts.items()
         for number in range(count)
     ]
@@ -68,7 +70,9 @@ def test_about_every_item_can_be_drawn() -> None:
 
 
 def test_too_few_of_an_answer_are_named() -> None:
-    with pytest.raises(InputError, match=r"toy has 20 questions whose answer is C \(maybe\).*ask for 20 or fewer"):
+    with pytest.raises(
+        InputError, match=r"toy has 20 questions whose answer is C \(maybe\).*ask for 20 or fewer"
+    ):
         balanced_sample(ITEMS, 35)
 
 

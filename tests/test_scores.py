@@ -39,13 +39,20 @@ def execute(tmp_path: Path, server: OpenAIServer) -> Execute:
     server.script = lambda call: faithful(call) if call.stage != "answer" else _right(call)
 
     def execute(experiment: str, data: list[dict[str, Any]] | str, **given: Any) -> dict[str, Any]:
-        spec = data if isinstance(data, str) else f"jsonl:{_write(tmp_path / 'questions.jsonl', data)}"
+        spec = (
+            data if isinstance(data, str) else f"jsonl:{_write(tmp_path / 'questions.jsonl', data)}"
+        )
         if "document_encoder" not in given:
             if not (tmp_path / "corpus").exists():
                 build_corpus(tmp_path / "corpus", 12, others=80)
             given = {"knowledge_base": open_corpus(str(tmp_path / "corpus")), **given}
         chat = ChatOpenAI(model="scripted", base_url=server.url, api_key="none", max_retries=0)
-        values: dict[str, Any] = {"figures": False, "progress": False, "reading": Settings(max_retries=0), **given}
+        values: dict[str, Any] = {
+            "figures": False,
+            "progress": False,
+            "reading": Settings(max_retries=0),
+            **given,
+        }
         return Run(RunSettings(experiment, spec, model=chat, **values)).execute(tmp_path / "run")
 
     return execute
@@ -81,7 +88,9 @@ def items(folder: Path) -> list[dict[str, Any]]:
 def test_questions_without_a_key_are_left_out_of_what_compares_scores(
     execute: Execute, tmp_path: Path, server: OpenAIServer, options: bool
 ) -> None:
-    summary = execute("integration", _rows(6, keyed=4, options=options), methods=("vanilla", "hybrid"), ks=(4,))
+    summary = execute(
+        "integration", _rows(6, keyed=4, options=options), methods=("vanilla", "hybrid"), ks=(4,)
+    )
     assert summary["left_out"] == {"has no answer key": 2}
     (found,) = summary["groups"].values()
     assert [(cell["n"], cell["score"]) for cell in found] == [(4, 1.0), (4, 1.0)]
@@ -94,7 +103,9 @@ def test_questions_without_a_key_are_left_out_of_what_compares_scores(
 def test_the_choice_that_the_graph_made_is_scored_and_none_is_read_out_of_its_words(
     execute: Execute, server: OpenAIServer, tmp_path: Path
 ) -> None:
-    server.script = lambda call: Reply('{"text": "So it is not. Option B is wrong.", "choice": "A"}\n\nChoice: A')
+    server.script = lambda call: Reply(
+        '{"text": "So it is not. Option B is wrong.", "choice": "A"}\n\nChoice: A'
+    )
     execute("integration", _rows(1, keyed=1), methods=("vanilla", "closed_book"), ks=(4,))
     assert {(row["method"], row["choice"], row["outcome"]) for row in items(tmp_path)} == {
         ("vanilla", "A", "right"),
@@ -121,10 +132,21 @@ def test_every_mean_counts_each_question_alike_where_calls_failed() -> None:
         outcome = wrong if item == "a" else {"status": "failed"} if position else answered
         condition = {"k": 8, "position": position}
         usage = {"calls": 1, "input_tokens": 9, "output_tokens": 1}
-        head = {"item": item, "repeat": repeat, "method": "vanilla", "metric": "accuracy", "condition": condition}
+        head = {
+            "item": item,
+            "repeat": repeat,
+            "method": "vanilla",
+            "metric": "accuracy",
+            "condition": condition,
+        }
         return {**head, **outcome, "usage": usage, "calls": [{"input_tokens": 9}]}
 
-    rows = [row(item, position, repeat) for item in "ab" for position in (0, 25, 50, 75, 100) for repeat in (0, 1)]
+    rows = [
+        row(item, position, repeat)
+        for item in "ab"
+        for position in (0, 25, 50, 75, 100)
+        for repeat in (0, 1)
+    ]
     (cell,) = found = cells(rows, seed=0, by=("k",))
     assert (cell["n"], cell["score"], cell["mirage"], cell["failed"]) == (2, 0.5, 0.5, 8)
     (over,) = (one for one in repeat_rows(rows) if "position" not in one["condition"])
@@ -151,12 +173,15 @@ def test_integration_tests_each_data_set_and_their_average(
     # Two of ten signs the other way: as far from 0 come all flips with at most two, twice.
     assert average["p"] == pytest.approx(2 * (1 + 10 + 45) / 2**10)
     assert average["p_holm"] == pytest.approx(min(1, 3 * average["p"]))
-    # Each of the three tables says over how many comparisons its p-values are corrected, and not how many it shows.
+    # Each of the three tables says over how many comparisons its p-values are corrected, and not
+    # how many it shows.
     report = (tmp_path / "run" / "report.md").read_text()
     assert report.count("Holm corrects over comparisons of this experiment: 3.") == 3
 
 
-@pytest.mark.parametrize("experiment", ["integration", "conflict", "position", "context_length", "attention_bias"])
+@pytest.mark.parametrize(
+    "experiment", ["integration", "conflict", "position", "context_length", "attention_bias"]
+)
 def test_an_experiment_on_scores_refuses_questions_none_of_which_has_a_key(
     execute: Execute, server: OpenAIServer, experiment: str
 ) -> None:
@@ -165,9 +190,16 @@ def test_an_experiment_on_scores_refuses_questions_none_of_which_has_a_key(
     assert server.calls == []
 
 
-def test_cost_takes_questions_without_a_key_and_scores_none_of_them(execute: Execute, tmp_path: Path) -> None:
-    keyless = [*_rows(6, keyed=4)[4:], *({**row, "id": f"f{row['id']}"} for row in _rows(3, keyed=0, options=False))]
-    summary = execute("cost", [*_rows(4, keyed=4), *keyless], methods=("vanilla", "order_preserving"), ks=(4,))
+def test_cost_takes_questions_without_a_key_and_scores_none_of_them(
+    execute: Execute, tmp_path: Path
+) -> None:
+    keyless = [
+        *_rows(6, keyed=4)[4:],
+        *({**row, "id": f"f{row['id']}"} for row in _rows(3, keyed=0, options=False)),
+    ]
+    summary = execute(
+        "cost", [*_rows(4, keyed=4), *keyless], methods=("vanilla", "order_preserving"), ks=(4,)
+    )
     assert summary["left_out"] == {}
     assert {cost["n"] for cost in summary["costs"]} == {9}
     by_metric = {cell["metric"]: cell for cell in summary["cells"] if cell["method"] == "vanilla"}
@@ -178,7 +210,10 @@ def test_cost_takes_questions_without_a_key_and_scores_none_of_them(execute: Exe
     unscored = [row for row in items(tmp_path) if row["metric"] == "none"]
     assert len(unscored) == 10
     assert not any("score" in row or "exact_match" in row for row in unscored)
-    assert {(row["outcome"], row.get("choice")) for row in unscored} == {("answered", "A"), ("answered", None)}
+    assert {(row["outcome"], row.get("choice")) for row in unscored} == {
+        ("answered", "A"),
+        ("answered", None),
+    }
     report = (tmp_path / "run" / "report.md").read_text()
     assert "### Answers without a key that the tokens bought" in report
 
@@ -188,23 +223,50 @@ def _bioasq(folder: Path) -> str:
     summary = "An HbA1c of 48 or higher, or a fasting plasma glucose of 7.0 or higher, supports the diagnosis."
     rows = [
         *(
-            {"id": f"y{n}", "body": question(n), "type": "yesno", "exact_answer": "yes" if n else "no"}
+            {
+                "id": f"y{n}",
+                "body": question(n),
+                "type": "yesno",
+                "exact_answer": "yes" if n else "no",
+            }
             for n in range(3)
         ),
-        {"id": "f", "body": "Which drug comes first?", "type": "factoid", "exact_answer": ["metformin"]},
-        {"id": "l", "body": "Which drugs are given?", "type": "list", "exact_answer": [["metformin"], ["insulin"]]},
+        {
+            "id": "f",
+            "body": "Which drug comes first?",
+            "type": "factoid",
+            "exact_answer": ["metformin"],
+        },
+        {
+            "id": "l",
+            "body": "Which drugs are given?",
+            "type": "list",
+            "exact_answer": [["metformin"], ["insulin"]],
+        },
         {"id": "s", "body": "How is it diagnosed?", "type": "summary", "ideal_answer": [summary]},
     ]
-    (folder / "golden.json").write_text(json.dumps({"questions": [{**row, "documents": documents} for row in rows]}))
+    (folder / "golden.json").write_text(
+        json.dumps({"questions": [{**row, "documents": documents} for row in rows]})
+    )
     return f"bioasq:{folder / 'golden.json'}"
 
 
 def test_accuracy_and_f1_of_a_mixed_data_set_stand_apart(execute: Execute, tmp_path: Path) -> None:
-    summary = execute("integration", _bioasq(tmp_path), methods=("vanilla", "order_preserving"), ks=(4,), figures=True)
+    summary = execute(
+        "integration",
+        _bioasq(tmp_path),
+        methods=("vanilla", "order_preserving"),
+        ks=(4,),
+        figures=True,
+    )
     cells = {(c["metric"], c["method"]): c for c in summary["groups"]["bioasq"]}
     assert cells["accuracy", "vanilla"]["n"] == 3
     assert cells["accuracy", "vanilla"]["score"] == pytest.approx(2 / 3)
-    scores = [row["score"] for row in items(tmp_path) if row["method"] == "vanilla" and row["metric"] == "f1"]
+    scores = [
+        row["score"]
+        for row in items(tmp_path)
+        if row["method"] == "vanilla" and row["metric"] == "f1"
+    ]
     assert cells["f1", "vanilla"]["n"] == len(scores) == 3
     assert cells["f1", "vanilla"]["score"] == pytest.approx(sum(scores) / 3)
     assert [(c["metric"], c["n"], c["test"]) for c in summary["comparisons"]] == [
@@ -212,7 +274,11 @@ def test_accuracy_and_f1_of_a_mixed_data_set_stand_apart(execute: Execute, tmp_p
         ("f1", 3, "permutation"),
     ]
     report = (tmp_path / "run" / "report.md").read_text()
-    for title in ("### Accuracy on bioasq", "### F1 on bioasq", "### Against vanilla RAG, Accuracy"):
+    for title in (
+        "### Accuracy on bioasq",
+        "### F1 on bioasq",
+        "### Against vanilla RAG, Accuracy",
+    ):
         assert title in report
     assert "Score [95% CI]" not in report
     for figure in ("integration-accuracy.png", "integration-f1.svg"):
@@ -225,13 +291,20 @@ def test_accuracy_and_f1_of_a_mixed_data_set_stand_apart(execute: Execute, tmp_p
 def test_an_average_over_data_sets_is_of_one_metric(execute: Execute) -> None:
     rows = [
         *({**row, "group": "one"} for row in _rows(4, keyed=4)),
-        *({**row, "id": f"t{row['id']}", "group": "two", "answer": "B"} for row in _rows(3, keyed=3)),
-        *({**row, "id": f"f{row['id']}", "group": "two"} for row in _rows(3, keyed=3, options=False)),
+        *(
+            {**row, "id": f"t{row['id']}", "group": "two", "answer": "B"}
+            for row in _rows(3, keyed=3)
+        ),
+        *(
+            {**row, "id": f"f{row['id']}", "group": "two"}
+            for row in _rows(3, keyed=3, options=False)
+        ),
     ]
     (average,) = execute("integration", rows, methods=("vanilla",), ks=(4,))["averages"]
     assert (average["metric"], average["groups"], average["n"]) == ("accuracy", 2, 7)
     assert average["score"] == pytest.approx((1.0 + 0.0) / 2)
-    # No answer of a data set differs from another, so that resampling cannot tell how sure the average is.
+    # No answer of a data set differs from another, so that resampling cannot tell how sure the
+    # average is.
     assert (average["low"], average["high"]) == (None, None)
 
 
@@ -240,14 +313,20 @@ def test_a_summary_is_not_asked_to_be_as_short_as_a_fact(
 ) -> None:
     execute("integration", _bioasq(tmp_path), methods=("vanilla",), ks=(4,))
     asked = {
-        name: next(call.user for call in server.calls if name in call.user) for name in ("comes first", "diagnosed")
+        name: next(call.user for call in server.calls if name in call.user)
+        for name in ("comes first", "diagnosed")
     }
     assert SHORT_ANSWER in asked["comes first"]
     assert SHORT_ANSWER not in asked["diagnosed"]
 
 
-def test_where_no_difference_varies_a_share_has_an_interval_and_f1_has_none(execute: Execute, tmp_path: Path) -> None:
-    rows = [*_rows(12, keyed=12), *({**row, "id": f"f{row['id']}"} for row in _rows(12, keyed=12, options=False))]
+def test_where_no_difference_varies_a_share_has_an_interval_and_f1_has_none(
+    execute: Execute, tmp_path: Path
+) -> None:
+    rows = [
+        *_rows(12, keyed=12),
+        *({**row, "id": f"f{row['id']}"} for row in _rows(12, keyed=12, options=False)),
+    ]
     summary = execute("integration", rows, methods=("vanilla", "order_preserving"), ks=(4,))
     shares, f1 = summary["comparisons"]
     assert (shares["difference"], shares["tie"]) == (0.0, 12)
@@ -271,7 +350,12 @@ def test_an_average_over_positions_is_tested_as_one_whatever_its_values(execute:
     rows = [{**row, "gold_ids": [f"key-{n}"]} for n, row in enumerate(_rows(6, keyed=6))]
     (effect,) = execute("context_length", rows, methods=("vanilla",), ks=(2, 5))["effects"]
     # All answers are right, so that every average is 1.
-    assert (effect["n"], effect["tie"], effect["test"], effect["mid_p"]) == (6, 6, "permutation", None)
+    assert (effect["n"], effect["tie"], effect["test"], effect["mid_p"]) == (
+        6,
+        6,
+        "permutation",
+        None,
+    )
 
 
 WINDOW = 2500
@@ -280,10 +364,16 @@ LONG = "The patients were seen again after a year, and nothing had changed in th
 
 def _long_corpus(folder: Path) -> Any:
     documents = [
-        Document(id=f"long-{n}", page_content=f"Compound {n} was given. {LONG * 12}", metadata={"source_id": f"{n}"})
+        Document(
+            id=f"long-{n}",
+            page_content=f"Compound {n} was given. {LONG * 12}",
+            metadata={"source_id": f"{n}"},
+        )
         for n in range(12)
     ]
-    build(folder, EntrySource(documents, name="long", fingerprint="sha256:long", size=len(documents)))
+    build(
+        folder, EntrySource(documents, name="long", fingerprint="sha256:long", size=len(documents))
+    )
     return open_corpus(str(folder))
 
 
@@ -311,10 +401,19 @@ def test_answers_that_were_read_in_parts_are_counted_and_said(
     assert "| In parts |" in compare_runs([tmp_path / "run"])
 
 
-def test_cost_counts_the_calls_that_were_really_made(execute: Execute, tmp_path: Path, server: OpenAIServer) -> None:
+def test_cost_counts_the_calls_that_were_really_made(
+    execute: Execute, tmp_path: Path, server: OpenAIServer
+) -> None:
     reading = Settings(max_retries=0, max_input_tokens=WINDOW)
     base = _long_corpus(tmp_path / "long")
-    summary = execute("cost", _rows(2, keyed=2), methods=("vanilla",), ks=(12,), knowledge_base=base, reading=reading)
+    summary = execute(
+        "cost",
+        _rows(2, keyed=2),
+        methods=("vanilla",),
+        ks=(12,),
+        knowledge_base=base,
+        reading=reading,
+    )
     (cost,) = summary["costs"]
     assert cost["calls"] == len(server.calls) / 2 > 2
     assert cost["one_call_input"] == 0
@@ -330,18 +429,25 @@ def test_self_route_reads_the_best_ranked_passages_that_fit(
         return Reply("UNANSWERABLE" if unanswerable else "Yes.\nChoice: A")
 
     server.script = script
-    rows = [{**row, "context": f"Compound {n} was given. {LONG * 400}"} for n, row in enumerate(_rows(2, keyed=2))]
+    rows = [
+        {**row, "context": f"Compound {n} was given. {LONG * 400}"}
+        for n, row in enumerate(_rows(2, keyed=2))
+    ]
     summary = execute(
         "order", rows, methods=("self_route",), ks=(2, 64), document_encoder=HashingEncoder(),
         reading=Settings(max_retries=0, max_input_tokens=WINDOW),
     )  # fmt: skip
     assert summary["failed"] == 0
     assert all(len(call.prompt) <= WINDOW * 3 for call in server.calls)
-    few, many = (sorted(row for row in map(_seen, items(tmp_path)) if row[0] == chunks) for chunks in (2, 64))
+    few, many = (
+        sorted(row for row in map(_seen, items(tmp_path)) if row[0] == chunks) for chunks in (2, 64)
+    )
     # Where the passages do not answer, the whole document is read, of which the middle is left out.
     assert few == [(2, "q0", "self_route", False), (2, "q1", "long_context", True)]
     assert many == [(64, "q0", "self_route", True), (64, "q1", "long_context", True)]
-    first = next(call for call in server.calls if "compound 0" in call.user and len(call.documents) > 2)
+    first = next(
+        call for call in server.calls if "compound 0" in call.user and len(call.documents) > 2
+    )
     ranked = next(row["documents"] for row in items(tmp_path) if _seen(row)[:2] == (64, "q0"))
     assert 2 < len(first.documents) < len(ranked)
     report = (tmp_path / "run" / "report.md").read_text()
@@ -352,8 +458,18 @@ def test_self_route_reads_the_best_ranked_passages_that_fit(
 def test_chunks_are_cut_as_in_op_rag_where_that_is_asked_for_and_the_report_says_so(
     execute: Execute, tmp_path: Path, server: OpenAIServer
 ) -> None:
-    rows = [{**row, "context": "A compound was given to forty adults at random. " * 40} for row in _rows(1, keyed=1)]
-    execute("order", rows, methods=("vanilla",), ks=(2,), document_encoder=HashingEncoder(), exact_chunks=True)
+    rows = [
+        {**row, "context": "A compound was given to forty adults at random. " * 40}
+        for row in _rows(1, keyed=1)
+    ]
+    execute(
+        "order",
+        rows,
+        methods=("vanilla",),
+        ks=(2,),
+        document_encoder=HashingEncoder(),
+        exact_chunks=True,
+    )
     assert "Chunks are cut after 128 tokens" in (tmp_path / "run" / "report.md").read_text()
     # 128 tokens are twelve sentences of ten, and eight words.
     assert any(text.endswith("adults at") for _, text in server.calls[0].documents)
@@ -363,7 +479,9 @@ def _seen(row: dict[str, Any]) -> tuple[int, str, str, bool]:
     return row["condition"]["chunks"], row["item"], row["route"], row["truncated"]
 
 
-def test_cost_evaluates_the_papers_equations_beside_what_was_used(execute: Execute, tmp_path: Path) -> None:
+def test_cost_evaluates_the_papers_equations_beside_what_was_used(
+    execute: Execute, tmp_path: Path
+) -> None:
     names = ("vanilla", "map_reduce", "briefcontext")
     summary = execute("cost", _rows(6, keyed=6), methods=names, ks=(8,), prices=Prices(2.0, 6.0))
     predicted = {one["method"]: one for one in summary["predictions"]}
@@ -373,7 +491,11 @@ def test_cost_evaluates_the_papers_equations_beside_what_was_used(execute: Execu
     assert vanilla["n_con"] > 0
     assert vanilla["predicted_input"] == pytest.approx(costs["vanilla"]["input_tokens"])
     assert vanilla["n_con"] + vanilla["n_ins"] == pytest.approx(vanilla["predicted_input"])
-    assert vanilla["predicted_output"] == vanilla["n_out"] == pytest.approx(costs["vanilla"]["output_tokens"])
+    assert (
+        vanilla["predicted_output"]
+        == vanilla["n_out"]
+        == pytest.approx(costs["vanilla"]["output_tokens"])
+    )
     assert mapped["partitions"] == 2
     assert mapped["predicted_input"] == pytest.approx(vanilla["n_con"] + 2 * vanilla["n_ins"])
     assert mapped["predicted_output"] == pytest.approx(3 * vanilla["n_out"])
@@ -382,7 +504,9 @@ def test_cost_evaluates_the_papers_equations_beside_what_was_used(execute: Execu
     assert mapped["predicted_cost"] == pytest.approx(
         (2 * mapped["predicted_input"] + 6 * mapped["predicted_output"]) / 1e6
     )
-    assert mapped["cost"] == pytest.approx((2 * mapped["input_tokens"] + 6 * mapped["output_tokens"]) / 1e6)
+    assert mapped["cost"] == pytest.approx(
+        (2 * mapped["input_tokens"] + 6 * mapped["output_tokens"]) / 1e6
+    )
     saved = {one["what"]: one for one in summary["savings"]}
     assert list(saved) == ["input tokens", "output tokens", "cost"]
     for what, one in saved.items():
@@ -394,10 +518,16 @@ def test_cost_evaluates_the_papers_equations_beside_what_was_used(execute: Execu
     assert "### Saved by the preflight" in report
 
 
-@pytest.mark.parametrize("folder", ["briefcontext/evaluation", "benchmarks", "briefcontext/commands", "notebooks"])
+@pytest.mark.parametrize(
+    "folder", ["briefcontext/evaluation", "benchmarks", "briefcontext/commands", "notebooks"]
+)
 def test_shares_are_written_in_per_cent_everywhere(folder: str) -> None:
     files = [file for kind in ("*.py", "*.ipynb") for file in (ROOT / folder).rglob(kind)]
     assert files
-    found = [f"{file}: {hit[0]}" for file in files for hit in SHARE_OF_ONE.finditer(file.read_text(encoding="utf-8"))]
+    found = [
+        f"{file}: {hit[0]}"
+        for file in files
+        for hit in SHARE_OF_ONE.finditer(file.read_text(encoding="utf-8"))
+    ]
     # What `ask` and `kb search` print of a passage is its score, and no share.
     assert [hit for hit in found if "report.py: score']:" not in hit] == []

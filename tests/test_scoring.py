@@ -3,7 +3,12 @@
 import pytest
 from hypothesis import given, strategies as st
 
-from briefcontext.evaluation.statistics.scoring import AnswerScore, mirage_choice, normalise_answer, score_answer
+from briefcontext.evaluation.statistics.scoring import (
+    AnswerScore,
+    mirage_choice,
+    normalise_answer,
+    score_answer,
+)
 
 
 @pytest.mark.parametrize(
@@ -43,7 +48,9 @@ def test_free_text_is_scored_against_the_best_accepted_answer(
 
 
 @given(st.text(), st.lists(st.text(), max_size=4))
-def test_scores_lie_between_nothing_and_all_and_an_exact_match_has_all(output: str, answers: list[str]) -> None:
+def test_scores_lie_between_nothing_and_all_and_an_exact_match_has_all(
+    output: str, answers: list[str]
+) -> None:
     score = score_answer(output, answers)
     assert 0.0 <= score.f1 <= 1.0
     assert score.exact_match in (0.0, 1.0)
@@ -72,5 +79,7 @@ FOUR = {"A": "aspirin", "B": "heparin", "C": "warfarin", "D": "none of them"}
         ("Both A and C are right.", None, "A"),
     ],
 )
-def test_mirage_takes_the_first_of_several_letters_and_a_for_none(reply: str, settled: str | None, letter: str) -> None:
+def test_mirage_takes_the_first_of_several_letters_and_a_for_none(
+    reply: str, settled: str | None, letter: str
+) -> None:
     assert mirage_choice(reply, FOUR, settled) == letter

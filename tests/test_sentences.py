@@ -47,7 +47,10 @@ def test_sentences_stand_in_order_and_hold_all_that_is_not_white_space(text: str
     assert all(text[start:end] == text[start:end].strip() != "" for start, end in spans)
     edges = [edge for span in spans for edge in span]
     assert edges == sorted(edges)
-    between = [text[start:end] for start, end in zip([0, *edges[1::2]], [*edges[::2], len(text)], strict=True)]
+    between = [
+        text[start:end]
+        for start, end in zip([0, *edges[1::2]], [*edges[::2], len(text)], strict=True)
+    ]
     assert not any(map(str.strip, between))
 
 
@@ -70,11 +73,15 @@ INDENTED = "Avoid in:\n- those who have:\n\n  Most of all:\n  - asthma"
         (NUMBERED, "End", ["Stop.", "3. "]),
     ],
 )
-def test_an_item_is_read_under_the_lines_that_introduce_its_list(text: str, words: str, lines: list[str]) -> None:
+def test_an_item_is_read_under_the_lines_that_introduce_its_list(
+    text: str, words: str, lines: list[str]
+) -> None:
     assert list_lines(text, text.index(words)) == lines
 
 
-@pytest.mark.parametrize("text", ["a", "- ", "- a\n", "a:\n", "1. ", "- a:\n  ", "-" * 9 + "\n", " - a. b"])
+@pytest.mark.parametrize(
+    "text", ["a", "- ", "- a\n", "a:\n", "1. ", "- a:\n  ", "-" * 9 + "\n", " - a. b"]
+)
 def test_lists_of_any_length_take_no_longer(text: str) -> None:
     text *= 20_000
     assert len(list_lines(text, len(text) - 2)) <= 2

@@ -38,7 +38,9 @@ def any_rankings(draw: st.DrawFn) -> TwoRankings:
     bm25 = draw(st.lists(st.floats(0, 50), min_size=n, max_size=n))
     rarity = draw(st.lists(st.floats(0.01, 12), min_size=t, max_size=t))
     holds = draw(st.lists(st.lists(st.booleans(), min_size=t, max_size=t), min_size=n, max_size=n))
-    return rankings(dense, bm25, rarity, np.array(holds, dtype=bool).reshape(n, t).tolist() if t else [[]] * n)
+    return rankings(
+        dense, bm25, rarity, np.array(holds, dtype=bool).reshape(n, t).tolist() if t else [[]] * n
+    )
 
 
 AGREE = rankings([0.9, 0.7, 0.5, 0.3], [8, 6, 4, 2], (1, 3), [[1, 1], [0, 1], [1, 0], [0, 0]])
@@ -88,7 +90,12 @@ def test_names_of_the_question_are_looked_for_in_the_top_three(
 
 @pytest.mark.parametrize(
     ("question", "asks"),
-    [("Describe Dravet syndrome.", 1), ("What is the role of EGFR?", 1), ("Which genes are involved?", 0), ("", 0)],
+    [
+        ("Describe Dravet syndrome.", 1),
+        ("What is the role of EGFR?", 1),
+        ("Which genes are involved?", 0),
+        ("", 0),
+    ],
 )
 def test_a_question_that_asks_for_a_description_is_known(question: str, asks: float) -> None:
     assert measure(replace(AGREE, question=question))["asks_for_description"] == asks
@@ -122,15 +129,20 @@ def test_coverage_weighs_terms_by_how_rare_they_are_in_the_corpus() -> None:
         Document(id="a", page_content="Aspirin.", metadata={"score": 0.9}),
         Document(id="b", page_content="A risk.", metadata={"score": 0.8}),
     ]
-    signals = measure(TwoRankings.of("aspirin risk", [*documents, documents[1], documents[1]], Statistics()))
+    signals = measure(
+        TwoRankings.of("aspirin risk", [*documents, documents[1], documents[1]], Statistics())
+    )
     assert signals["coverage_top"] > 0.85
     assert signals["coverage_rest_over_top"] + 2 * signals["coverage_top"] == pytest.approx(1)
 
 
 @pytest.mark.parametrize(
-    ("documents", "problem"), [([], "no documents"), ([Document(id="a", page_content="x")], "no score")]
+    ("documents", "problem"),
+    [([], "no documents"), ([Document(id="a", page_content="x")], "no score")],
 )
-def test_documents_that_cannot_be_measured_are_refused(documents: list[Document], problem: str) -> None:
+def test_documents_that_cannot_be_measured_are_refused(
+    documents: list[Document], problem: str
+) -> None:
     with pytest.raises(InputError, match=problem):
         TwoRankings.of("a question", documents)
 

@@ -161,7 +161,9 @@ def test_field_exports_keep_a_retraction(name: str) -> None:
 def test_a_medline_record_ends_at_the_next_pmid(tmp_path: Path) -> None:
     text = "PMID- 1\nTI  - First.\n\nRIN - Toy J. 2021\nPMID- 2\nTI  - Second.\n"
     first, second = entries(tmp_path / "set.nbib", text)
-    retracted = [isinstance(entry, Document) and entry.metadata["retracted"] for entry in (first, second)]
+    retracted = [
+        isinstance(entry, Document) and entry.metadata["retracted"] for entry in (first, second)
+    ]
     assert retracted == [True, False]
 
 

@@ -67,7 +67,9 @@ def test_the_format_is_told_by_name_and_root_element(
     path.parent.mkdir()
     path.write_bytes(gzip.compress(content) if packed else content)
     if entry == "not XML":
-        with pytest.raises(KnowledgeBaseError, match="cannot be indexed: it does not begin like XML"):
+        with pytest.raises(
+            KnowledgeBaseError, match="cannot be indexed: it does not begin like XML"
+        ):
             open_sources([path])
         return
     (found,) = one(path).entries()
@@ -122,10 +124,15 @@ def test_a_name_that_looks_like_a_glob_is_a_name_first(tmp_path: Path) -> None:
     assert ids(one(tmp_path / "a[1].jsonl")) == ["a"]
 
 
-def test_sources_have_the_names_that_were_given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sources_have_the_names_that_were_given(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     write(tmp_path, f_in_a__jsonl=ROW, f_in_b__jsonl=ROW)
     monkeypatch.chdir(tmp_path)
-    assert [source.name for source in open_sources(["f/a.jsonl", "./f", "*/b.jsonl"])] == ["f/a.jsonl", "f/b.jsonl"]
+    assert [source.name for source in open_sources(["f/a.jsonl", "./f", "*/b.jsonl"])] == [
+        "f/a.jsonl",
+        "f/b.jsonl",
+    ]
     assert [source.name for source in open_sources("f")] == ["f/a.jsonl", "f/b.jsonl"]
 
 
@@ -144,14 +151,23 @@ def test_a_file_given_twice_is_one_source(tmp_path: Path) -> None:
         ("empty", "The folder .*empty holds no file: check the path"),
     ],
 )
-def test_a_path_that_matches_nothing_is_an_error_that_names_it(tmp_path: Path, path: str, problem: str) -> None:
+def test_a_path_that_matches_nothing_is_an_error_that_names_it(
+    tmp_path: Path, path: str, problem: str
+) -> None:
     write(tmp_path, a__jsonl=ROW, empty_in___hidden=b"x")
     with pytest.raises(KnowledgeBaseError, match=problem):
         open_sources([tmp_path / "a.jsonl", tmp_path / path])
 
 
 def test_what_cannot_be_a_source_is_skipped_in_a_folder_and_named(tmp_path: Path) -> None:
-    write(tmp_path, a__jsonl=ROW, b__xlsx=b"PK", c__jsonl=LIST_OF_FILES, d__xml=b"<html/>", e__xml=b"no")
+    write(
+        tmp_path,
+        a__jsonl=ROW,
+        b__xlsx=b"PK",
+        c__jsonl=LIST_OF_FILES,
+        d__xml=b"<html/>",
+        e__xml=b"no",
+    )
     write(tmp_path, f_in_corpus__jsonl=ROW, f_in_queries__jsonl=ROW)
     expected = {
         "b.xlsx": "a loader reads it: briefcontext index FILE --kb DIR --loader "
@@ -163,7 +179,10 @@ def test_what_cannot_be_a_source_is_skipped_in_a_folder_and_named(tmp_path: Path
         "f/queries.jsonl": "it holds questions, by its name",
     }
     sources = open_sources([tmp_path])
-    skipped = {Path(file.name).relative_to(tmp_path).as_posix(): file.reason for file in skipped_of(sources)}
+    skipped = {
+        Path(file.name).relative_to(tmp_path).as_posix(): file.reason
+        for file in skipped_of(sources)
+    }
     assert skipped == expected
     assert names(sources, tmp_path) == ["a.jsonl", "f/corpus.jsonl", *expected]
     assert len(skipped_of(open_sources([tmp_path / "**"]))) == len(expected) - 1
@@ -171,18 +190,24 @@ def test_what_cannot_be_a_source_is_skipped_in_a_folder_and_named(tmp_path: Path
         with pytest.raises(KnowledgeBaseError) as raised:
             open_sources([tmp_path / name])
         assert f"{tmp_path / name} cannot be indexed: {expected[name]}." in str(raised.value)
-        with pytest.raises(KnowledgeBaseError, match=r"Nothing in .* can be indexed; 1 skipped, the first "):
+        with pytest.raises(
+            KnowledgeBaseError, match=r"Nothing in .* can be indexed; 1 skipped, the first "
+        ):
             open_sources([tmp_path / f"{name[0]}*{name[2:]}"])
     assert ids(one(tmp_path / "f" / "queries.jsonl")) == ["a"]
 
 
-def test_a_named_format_takes_any_file_and_those_of_a_folder_that_have_its_name(tmp_path: Path) -> None:
+def test_a_named_format_takes_any_file_and_those_of_a_folder_that_have_its_name(
+    tmp_path: Path,
+) -> None:
     write(tmp_path, notes__log=b"A text.", a__jsonl=ROW, b__xml=PUBMED, c__data=ROW)
     assert ids(one(tmp_path / "notes.log", format="text")) == [f"{tmp_path.name}/notes.log"]
     assert ids(one(tmp_path / "c.*", format="jsonl")) == ["a"]
     sources = open_sources([tmp_path], format="jsonl")
     assert names(sources, tmp_path)[0] == "a.jsonl"
-    assert {file.reason for file in skipped_of(sources)} == {"its name does not end on .jsonl or .ndjson"}
+    assert {file.reason for file in skipped_of(sources)} == {
+        "its name does not end on .jsonl or .ndjson"
+    }
     (reject,) = one(tmp_path / "b.xml", format="jats").entries()
     assert isinstance(reject, Reject)
 
@@ -219,9 +244,20 @@ def test_a_document_is_named_by_its_way_from_the_folder_that_was_given(
 
 
 def test_a_fingerprint_stands_for_content_and_for_how_it_is_read(tmp_path: Path) -> None:
-    write(tmp_path, a__jsonl=ROW, b__jsonl=ROW, c__jsonl=ROW + ROW, a__md=b"x", b__md=b"x", a__txt=b"x")
+    write(
+        tmp_path,
+        a__jsonl=ROW,
+        b__jsonl=ROW,
+        c__jsonl=ROW + ROW,
+        a__md=b"x",
+        b__md=b"x",
+        a__txt=b"x",
+    )
     by_name = {Path(source.name).name: source.fingerprint for source in open_sources([tmp_path])}
-    assert all(fingerprint.startswith("sha256:") and len(fingerprint) == 71 for fingerprint in by_name.values())
+    assert all(
+        fingerprint.startswith("sha256:") and len(fingerprint) == 71
+        for fingerprint in by_name.values()
+    )
     assert by_name["a.jsonl"] == by_name["b.jsonl"]
     assert len(set(by_name.values())) == 5
     (mapped,) = open_sources([tmp_path / "a.jsonl"], fields={"text": "text"})
@@ -232,7 +268,9 @@ def test_a_fingerprint_stands_for_content_and_for_how_it_is_read(tmp_path: Path)
 
 
 def test_a_source_counts_the_bytes_on_disk_as_it_is_read(tmp_path: Path) -> None:
-    rows = b"".join(json.dumps({"id": n, "text": os.urandom(500).hex()}).encode() + b"\n" for n in range(500))
+    rows = b"".join(
+        json.dumps({"id": n, "text": os.urandom(500).hex()}).encode() + b"\n" for n in range(500)
+    )
     for name, content in (("a.jsonl", rows), ("b.jsonl.gz", gzip.compress(rows))):
         path = tmp_path / name
         path.write_bytes(content)
@@ -257,7 +295,9 @@ def test_a_file_that_is_gone_or_closed_to_us_is_an_error_that_names_it(tmp_path:
     write(tmp_path, a__jsonl=ROW)
     source = one(tmp_path / "a.jsonl")
     (tmp_path / "a.jsonl").unlink()
-    with pytest.raises(KnowledgeBaseError, match=r"a.jsonl cannot be read \(No such file or directory\): check"):
+    with pytest.raises(
+        KnowledgeBaseError, match=r"a.jsonl cannot be read \(No such file or directory\): check"
+    ):
         list(source.entries())
     with pytest.raises(KnowledgeBaseError, match="cannot be read"):
         _ = source.fingerprint
@@ -280,7 +320,9 @@ def test_a_file_whose_name_is_no_utf8_is_rejected_alone(tmp_path: Path, ending: 
 
 def test_a_file_without_a_record_is_a_reject(tmp_path: Path) -> None:
     write(tmp_path, a__xml=b"<PubmedArticleSet></PubmedArticleSet>")
-    assert list(one(tmp_path / "a.xml").entries()) == [Reject("the whole file", "It holds no record.")]
+    assert list(one(tmp_path / "a.xml").entries()) == [
+        Reject("the whole file", "It holds no record.")
+    ]
 
 
 @pytest.mark.parametrize("name", ["a.jsonl.gz", "a.xml.gz", "a.txt.gz"])
@@ -296,7 +338,9 @@ def test_damaged_compressed_data_end_in_a_reject(tmp_path: Path, name: str) -> N
 
 
 def test_all_records_that_a_cut_off_gzip_file_still_holds_are_kept(tmp_path: Path) -> None:
-    deletions = "".join(f"<DeleteCitation><PMID>{n}</PMID><x>{n**99}</x></DeleteCitation>" for n in range(1, 800))
+    deletions = "".join(
+        f"<DeleteCitation><PMID>{n}</PMID><x>{n**99}</x></DeleteCitation>" for n in range(1, 800)
+    )
     packed = gzip.compress(f"<PubmedArticleSet>{deletions}</PubmedArticleSet>".encode())
     cut = packed[: len(packed) // 2]
     (tmp_path / "a.xml.gz").write_bytes(cut)

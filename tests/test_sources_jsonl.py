@@ -52,7 +52,12 @@ def reject(content: bytes | str, **fields: str) -> Reject:
             "21",
             "https://pubmed.ncbi.nlm.nih.gov/21/",
         ),
-        ({"id": "book_1", "title": "T", "content": "X", "contents": "T. X"}, "book_1", "book_1", None),
+        (
+            {"id": "book_1", "title": "T", "content": "X", "contents": "T. X"},
+            "book_1",
+            "book_1",
+            None,
+        ),
         ({"id": "7", "title": "T", "contents": "X"}, "7", "7", None),
         (
             {"id": "21", "pmid": "21", "title": "T", "text": "X"},
@@ -60,13 +65,34 @@ def reject(content: bytes | str, **fields: str) -> Reject:
             "21",
             "https://pubmed.ncbi.nlm.nih.gov/21/",
         ),
-        ({"pmid": 21.0, "title": "T", "text": "X"}, "21", "21", "https://pubmed.ncbi.nlm.nih.gov/21/"),
-        ({"id": 7, "title": "T", "text": "X", "source_id": 70, "url": "https://x/"}, "7", "70", "https://x/"),
+        (
+            {"pmid": 21.0, "title": "T", "text": "X"},
+            "21",
+            "21",
+            "https://pubmed.ncbi.nlm.nih.gov/21/",
+        ),
+        (
+            {"id": 7, "title": "T", "text": "X", "source_id": 70, "url": "https://x/"},
+            "7",
+            "70",
+            "https://x/",
+        ),
         ({"id": "7", "title": "T", "text": "X", "pmid": "PMC21"}, "7", "7", None),
     ],
-    ids=["BEIR", "MedRAG PubMed", "MedRAG textbook", "contents", "pmid", "pmid only", "own", "no PMID"],
+    ids=[
+        "BEIR",
+        "MedRAG PubMed",
+        "MedRAG textbook",
+        "contents",
+        "pmid",
+        "pmid only",
+        "own",
+        "no PMID",
+    ],
 )
-def test_the_usual_columns_are_found(row: dict[str, Any], id: str, source_id: str, url: str | None) -> None:
+def test_the_usual_columns_are_found(
+    row: dict[str, Any], id: str, source_id: str, url: str | None
+) -> None:
     document = read_row(row)
     assert (document.id, document.page_content, document.metadata["title"]) == (id, "X", "T")
     assert document.metadata["source_id"] == source_id
@@ -76,8 +102,20 @@ def test_the_usual_columns_are_found(row: dict[str, Any], id: str, source_id: st
 def test_metadata_are_flat_and_typed() -> None:
     document = read_row(
         PLAIN
-        | {"year": "2004 Jan", "publication_types": ["Journal Article", "Retracted Publication"], "journal": "J"}
-        | {"n": 3, "flag": False, "share": 0.5, "note": "x", "list": [1], "object": {}, "none": None}
+        | {
+            "year": "2004 Jan",
+            "publication_types": ["Journal Article", "Retracted Publication"],
+            "journal": "J",
+        }
+        | {
+            "n": 3,
+            "flag": False,
+            "share": 0.5,
+            "note": "x",
+            "list": [1],
+            "object": {},
+            "none": None,
+        }
         | {"rank": 1, "score": 2.5}
     )
     assert document.metadata == {
@@ -99,7 +137,9 @@ def test_metadata_are_flat_and_typed() -> None:
 
 
 def test_a_passage_keeps_its_place_in_its_source() -> None:
-    metadata = read_row(PLAIN | {"source_id": "s", "chunk_index": 4, "start": 900, "end": 950}).metadata
+    metadata = read_row(
+        PLAIN | {"source_id": "s", "chunk_index": 4, "start": 900, "end": 950}
+    ).metadata
     assert [metadata[name] for name in ("chunk_index", "start", "end")] == [4, 900, 950]
     assert read_row(PLAIN | {"start": 900}).metadata["end"] == 907
 
@@ -116,25 +156,35 @@ def test_retracted_is_what_is_not_known_to_be_no(value: object, retracted: bool 
 
 
 @pytest.mark.parametrize(
-    ("types", "held"), [("A;B", "A; B"), (["A", "B"], "A; B"), ([], None), (None, None), ({"A": 1}, None)]
+    ("types", "held"),
+    [("A;B", "A; B"), (["A", "B"], "A; B"), ([], None), (None, None), ({"A": 1}, None)],
 )
 def test_publication_types_are_a_list_or_a_string(types: object, held: str | None) -> None:
     assert read_row(PLAIN | {"publication_types": types}).metadata.get("publication_types") == held
-    assert read_row(PLAIN | {"publication_types": [{"name": "Retracted Publication"}]}).metadata["retracted"]
+    assert read_row(PLAIN | {"publication_types": [{"name": "Retracted Publication"}]}).metadata[
+        "retracted"
+    ]
 
 
 @pytest.mark.parametrize(
     ("row", "metadata"),
     [
         ({"mesh": ["Asthma", " Gout"]}, {"mesh": "Asthma; Gout"}),
-        ({"mesh": "Asthma;Gout", "languages": ["eng"]}, {"mesh": "Asthma; Gout", "languages": "eng"}),
+        (
+            {"mesh": "Asthma;Gout", "languages": ["eng"]},
+            {"mesh": "Asthma; Gout", "languages": "eng"},
+        ),
         ({"language": "en"}, {"languages": "en"}),
         ({"mesh": {"a": 1}, "languages": [1]}, {}),
     ],
 )
-def test_headings_and_languages_are_lists_or_strings(row: dict[str, Any], metadata: dict[str, str]) -> None:
+def test_headings_and_languages_are_lists_or_strings(
+    row: dict[str, Any], metadata: dict[str, str]
+) -> None:
     found = read_row(PLAIN | row).metadata
-    assert {name: found[name] for name in ("mesh", "languages", "language") if name in found} == metadata
+    assert {
+        name: found[name] for name in ("mesh", "languages", "language") if name in found
+    } == metadata
 
 
 @pytest.mark.parametrize("text", [None, "", " \n"])
@@ -168,11 +218,17 @@ def test_a_mapping_of_an_unknown_field_is_refused() -> None:
         (b"[1]", "The line holds [1] where a JSON object is needed."),
         (b"null", "The line holds null where a JSON object is needed."),
         (b"[" * 100_000, "The line is not JSON: "),
-        (b'{"id": "a", "text": "\xe9"}', "The line is not UTF-8: invalid continuation byte at byte 21."),
+        (
+            b'{"id": "a", "text": "\xe9"}',
+            "The line is not UTF-8: invalid continuation byte at byte 21.",
+        ),
         (b'{"text": "x"}', "It has no id: "),
         (b'{"id": "", "text": "x"}', "It has no id: "),
         (b'{"id": 1.5, "text": "x"}', "Its id is 1.5 where a string or a whole number is needed."),
-        (b'{"id": true, "text": "x"}', "Its id is True where a string or a whole number is needed."),
+        (
+            b'{"id": true, "text": "x"}',
+            "Its id is True where a string or a whole number is needed.",
+        ),
         (b'{"id": "a"}', "It has neither a text (text or content or contents) nor a title."),
         (b'{"id": "a", "text": "", "title": " "}', "It has neither a text "),
         (b'{"id": "a", "text": ["x"]}', "Its text is ['x'] where a string is needed."),
@@ -206,7 +262,10 @@ def test_labels_are_read_leniently_and_places_are_whole_numbers() -> None:
         '"end": false}'
     )
     assert isinstance(document, Document)
-    found = {name: document.metadata[name] for name in ("retracted", "mesh", "chunk_index", "start", "end")}
+    found = {
+        name: document.metadata[name]
+        for name in ("retracted", "mesh", "chunk_index", "start", "end")
+    }
     assert found == {"retracted": True, "mesh": "A; B", "chunk_index": 0, "start": 7, "end": 8}
 
 
@@ -246,11 +305,14 @@ def test_rows_before_damage_in_compressed_data_are_kept() -> None:
     readable = _readable_lines(packed)
     with gzip.open(io.BytesIO(packed)) as stream:
         *documents, last = read_table(stream, jsonl_rows)
-    assert [entry.id for entry in documents if isinstance(entry, Document)] == [str(n) for n in range(readable)]
+    assert [entry.id for entry in documents if isinstance(entry, Document)] == [
+        str(n) for n in range(readable)
+    ]
     assert 100 < readable < 1000
     assert last == Reject(
         f"after record {readable}",
-        "The compressed data is damaged: Compressed file ended before the end-of-stream marker was reached",
+        "The compressed data is damaged: Compressed file ended before the end-of-stream marker was "
+        "reached",
     )
 
 
@@ -267,13 +329,18 @@ def _readable_lines(packed: bytes) -> int:
             'not json\n{"id": 1, "file": "x"}',
             "its rows have no column 'text' or 'content' or 'contents', but 'id', 'file'",
         ),
-        ('{"id": 1, "title": "x"}', "its rows have no column 'text' or 'content' or 'contents', but 'id', 'title'"),
+        (
+            '{"id": 1, "title": "x"}',
+            "its rows have no column 'text' or 'content' or 'contents', but 'id', 'title'",
+        ),
         ("{}", "its rows have no column 'text' or 'content' or 'contents', but none at all"),
         ("", None),
         ("not json", None),
     ],
 )
-def test_a_table_without_a_column_of_text_is_told_by_its_first_row(content: str, problem: str | None) -> None:
+def test_a_table_without_a_column_of_text_is_told_by_its_first_row(
+    content: str, problem: str | None
+) -> None:
     assert without_text(jsonl_rows(io.BytesIO(content.encode())), COLUMNS) == problem
 
 
@@ -286,10 +353,25 @@ def test_a_table_without_rows_is_told_by_its_head(head: str, is_table: bool) -> 
 @given(
     st.lists(
         st.dictionaries(
-            st.sampled_from(["id", "_id", "text", "title", "pmid", "year", "retracted", "publication_types", "x"]),
+            st.sampled_from(
+                [
+                    "id",
+                    "_id",
+                    "text",
+                    "title",
+                    "pmid",
+                    "year",
+                    "retracted",
+                    "publication_types",
+                    "x",
+                ]
+            ),
             st.recursive(
                 st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
-                lambda value: st.lists(value, max_size=2) | st.dictionaries(st.text(max_size=2), value, max_size=2),
+                lambda value: (
+                    st.lists(value, max_size=2)
+                    | st.dictionaries(st.text(max_size=2), value, max_size=2)
+                ),
                 max_leaves=3,
             ),
         )
@@ -302,7 +384,9 @@ def test_every_row_is_a_document_or_a_reject(rows: list[dict[str, Any]]) -> None
         if isinstance(entry, Document):
             texts = (row.get("text"), row.get("title"))
             assert entry.page_content in texts
-            assert all(isinstance(value, str | int | float | bool) for value in entry.metadata.values())
+            assert all(
+                isinstance(value, str | int | float | bool) for value in entry.metadata.values()
+            )
 
 
 @given(st.binary())
@@ -313,7 +397,10 @@ def test_any_bytes_are_read_to_their_end(content: bytes) -> None:
 
 def test_only_a_line_feed_ends_a_line() -> None:
     texts = [f"Before{separator}after." for separator in "\u2028\u2029\x85"]
-    rows = [json.dumps({"id": str(number), "text": text}, ensure_ascii=False) for number, text in enumerate(texts)]
+    rows = [
+        json.dumps({"id": str(number), "text": text}, ensure_ascii=False)
+        for number, text in enumerate(texts)
+    ]
     entries = read("\n".join(rows))
     assert [entry.page_content for entry in entries if isinstance(entry, Document)] == texts
     assert without_text(jsonl_rows(io.BytesIO(rows[0].encode())), COLUMNS) is None

@@ -83,7 +83,10 @@ def test_articles_come_with_the_vectors_of_their_pmids(tmp_path: Path) -> None:
     }
     assert (second.document.page_content, second.document.metadata["kind"]) == ("Title 7.", "title")
     assert "year" not in second.document.metadata
-    assert (third.document.metadata["title"], third.document.metadata["mesh"]) == ("", "Humans; Gout")
+    assert (third.document.metadata["title"], third.document.metadata["mesh"]) == (
+        "",
+        "Humans; Gout",
+    )
     for entry in (first, second, third):
         assert entry.vector.shape == (DIMENSION,)
         assert entry.vector.dtype == np.float32
@@ -93,9 +96,12 @@ def test_articles_come_with_the_vectors_of_their_pmids(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("encoder", "taken"), [("medcpt", True), ("medcpt:/weights", True), ("medcpt-like", False), ("hashing", False)]
+    ("encoder", "taken"),
+    [("medcpt", True), ("medcpt:/weights", True), ("medcpt-like", False), ("hashing", False)],
 )
-def test_the_vectors_go_only_into_a_base_of_their_encoder(tmp_path: Path, encoder: str, taken: bool) -> None:
+def test_the_vectors_go_only_into_a_base_of_their_encoder(
+    tmp_path: Path, encoder: str, taken: bool
+) -> None:
     chunk = write_chunk(tmp_path)
 
     def build() -> BuildReport:
@@ -105,7 +111,9 @@ def test_the_vectors_go_only_into_a_base_of_their_encoder(tmp_path: Path, encode
     if taken:
         assert build().counts == Counts(read=4, indexed=3, rejected=1)
     else:
-        with pytest.raises(KnowledgeBaseError, match=f"of the encoder 'medcpt', and the .* encoder is '{encoder}'"):
+        with pytest.raises(
+            KnowledgeBaseError, match=f"of the encoder 'medcpt', and the .* encoder is '{encoder}'"
+        ):
             build()
         assert not (tmp_path / "kb").exists()
 
@@ -117,22 +125,32 @@ def test_the_base_says_that_nothing_marks_retractions_until_pubmed_s_own_records
 
     def told() -> bool:
         info(str(tmp_path / "kb"), as_json=False)
-        return "tell of a retraction only where an article's title begins" in " ".join(capsys.readouterr().out.split())
+        return "tell of a retraction only where an article's title begins" in " ".join(
+            capsys.readouterr().out.split()
+        )
 
     build_knowledge_base(open_sources([write_chunk(tmp_path)]), tmp_path / "kb", encoder=encoder)
     assert told()
     records = [record(pmid, version=1, retracted=pmid == "31") for pmid in PMIDS[:2]]
     build_knowledge_base([source("some", *records)], tmp_path / "kb", encoder=encoder)
     assert told()
-    build_knowledge_base([source("all", *records, record(PMIDS[2], version=1))], tmp_path / "kb", encoder=encoder)
+    build_knowledge_base(
+        [source("all", *records, record(PMIDS[2], version=1))], tmp_path / "kb", encoder=encoder
+    )
     assert not told()
-    again = build_knowledge_base(open_sources([tmp_path / "*.npy"]), tmp_path / "kb", encoder=encoder)
+    again = build_knowledge_base(
+        open_sources([tmp_path / "*.npy"]), tmp_path / "kb", encoder=encoder
+    )
     assert [part.skipped for part in again.sources] == [True]
 
 
-@pytest.mark.parametrize("pmids", [["31", "7", "12", "1000"], [31, 7, 12, 1000]], ids=["strings", "numbers"])
+@pytest.mark.parametrize(
+    "pmids", [["31", "7", "12", "1000"], [31, 7, 12, 1000]], ids=["strings", "numbers"]
+)
 @pytest.mark.parametrize("order", [[0, 1, 2, 3], [3, 1, 0, 2]])
-def test_the_order_of_the_files_need_not_agree(tmp_path: Path, pmids: list[object], order: list[int]) -> None:
+def test_the_order_of_the_files_need_not_agree(
+    tmp_path: Path, pmids: list[object], order: list[int]
+) -> None:
     shuffled = [pmids[place] for place in order]
     entries = read(write_chunk(tmp_path, pmids=shuffled, vectors=vectors_of(shuffled)))
     assert [entry.vector[0] for entry in documents(entries)] == [31, 7, 12]
@@ -185,7 +203,9 @@ def test_a_missing_part_is_an_error_that_names_it(tmp_path: Path, part: str) -> 
     path = write_chunk(tmp_path)
     (tmp_path / part).unlink()
     for given in (path, tmp_path):
-        with pytest.raises(KnowledgeBaseError, match=f"embeds_chunk_0.npy needs {part} beside it: download it from"):
+        with pytest.raises(
+            KnowledgeBaseError, match=f"embeds_chunk_0.npy needs {part} beside it: download it from"
+        ):
             open_sources([given])
 
 
@@ -197,7 +217,10 @@ def test_parts_without_vectors_are_errors_by_name_and_skipped_in_a_folder(tmp_pa
         open_sources([tmp_path / "pmids_chunk_0.json"])
     sources = open_sources([tmp_path])
     assert len(sources) == 3
-    assert [Path(file.name).name for file in skipped_of(sources)] == ["pmids_chunk_0.json", "pubmed_chunk_0.json"]
+    assert [Path(file.name).name for file in skipped_of(sources)] == [
+        "pmids_chunk_0.json",
+        "pubmed_chunk_0.json",
+    ]
     assert all(problem in file.reason for file in skipped_of(sources))
 
 
@@ -230,10 +253,21 @@ def test_vectors_of_a_broken_download_are_an_error(tmp_path: Path, left: int) ->
 def test_a_chunk_is_one_source_however_its_files_are_given(tmp_path: Path) -> None:
     write_chunk(tmp_path, chunk="0")
     write_chunk(tmp_path, chunk="36", articles={})
-    for given in ([tmp_path], sorted(tmp_path.iterdir()), [tmp_path / "*.json"], [tmp_path / "*.npy"]):
+    for given in (
+        [tmp_path],
+        sorted(tmp_path.iterdir()),
+        [tmp_path / "*.json"],
+        [tmp_path / "*.npy"],
+    ):
         sources = open_sources(given)
-        assert [Path(source.name).name for source in sources] == ["embeds_chunk_0.npy", "embeds_chunk_36.npy"]
-        assert all(isinstance(source, MedCPTEmbeddings) and source.encoder == "medcpt" for source in sources)
+        assert [Path(source.name).name for source in sources] == [
+            "embeds_chunk_0.npy",
+            "embeds_chunk_36.npy",
+        ]
+        assert all(
+            isinstance(source, MedCPTEmbeddings) and source.encoder == "medcpt"
+            for source in sources
+        )
 
 
 def test_the_fingerprint_covers_all_three_files(tmp_path: Path) -> None:

@@ -53,7 +53,9 @@ Placebo was given to 42. Their follow-up was shorter than that of the others and
 ROWS = ((8, 1, "2.5"), (9, 31, "40"), (10, 62, "7.5"))
 
 
-def pdf(*pages: str, title: str = "", password: str | None = None, algorithm: str = "RC4-128") -> bytes:
+def pdf(
+    *pages: str, title: str = "", password: str | None = None, algorithm: str = "RC4-128"
+) -> bytes:
     """A PDF with lines of text on each page, in Helvetica; "" is a page without any, "@20 280" a place, <9> raised."""
     from pypdf.generic import DecodedStreamObject, DictionaryObject, NameObject
 
@@ -103,9 +105,13 @@ def read(content: bytes) -> list[Entry]:
 
 
 def test_powers_stay_powers_and_superscripts_part_no_lines() -> None:
-    (entry,) = read(pdf("Of 50 x 10<9>/L, 10<-3> and CD4<+>\nin trials<12> of 1991.<3> none was less."))
+    (entry,) = read(
+        pdf("Of 50 x 10<9>/L, 10<-3> and CD4<+>\nin trials<12> of 1991.<3> none was less.")
+    )
     assert isinstance(entry, Document)
-    assert entry.page_content == "Of 50 x 10^9/L, 10^-3 and CD4+ in trials12 of 1991.^3 none was less."
+    assert (
+        entry.page_content == "Of 50 x 10^9/L, 10^-3 and CD4+ in trials12 of 1991.^3 none was less."
+    )
 
 
 @pytest.mark.parametrize("words", ["4 1 3", "no 5"])
@@ -117,7 +123,12 @@ def test_a_column_of_single_digits_is_no_number(words: str) -> None:
 
 
 def test_a_range_or_a_compound_that_a_line_ends_in_goes_on_as_one() -> None:
-    (entry,) = read(pdf("The interval of the ratio was 4.70-\n16.7 in the group that had high LDL-\ncholesterol."))
+    (entry,) = read(
+        pdf(
+            "The interval of the ratio was 4.70-\n16.7 in the group that had high "
+            "LDL-\ncholesterol."
+        )
+    )
     assert isinstance(entry, Document)
     text = "The interval of the ratio was 4.70-16.7 in the group that had high LDL-cholesterol."
     assert entry.page_content == text
@@ -125,7 +136,9 @@ def test_a_range_or_a_compound_that_a_line_ends_in_goes_on_as_one() -> None:
 
 def test_a_word_that_is_broken_in_a_narrow_column_under_a_wide_one_is_whole() -> None:
     wide = "This abstract goes over the whole width of its page."
-    (entry,) = read(pdf(f"@20 280\n{wide}\n{wide}\n@20 200\nIn severe hypo-\nglycaemia hypo-\nthermia is rare"))
+    (entry,) = read(
+        pdf(f"@20 280\n{wide}\n{wide}\n@20 200\nIn severe hypo-\nglycaemia hypo-\nthermia is rare")
+    )
     assert isinstance(entry, Document)
     assert "In severe hypoglycaemia hypothermia is rare" in entry.page_content
 
@@ -135,7 +148,8 @@ def test_a_sign_in_the_last_cell_of_a_row_joins_no_words() -> None:
     (entry,) = read(pdf(f"{rows}\n@20 100\nAll in this group were ER-\npositive. Some were Rh-"))
     assert isinstance(entry, Document)
     assert " ".join(entry.page_content.split()) == (
-        "first ER- positive for years Rh- short- and long-term All in this group were ER-positive. Some were Rh-"
+        "first ER- positive for years Rh- short- and long-term All in this group were ER-positive. "
+        "Some were Rh-"
     )
 
 
@@ -241,7 +255,10 @@ def test_formulas_as_matplotlib_and_tex_set_them_part_no_lines() -> None:
     figure.savefig(stream, format="pdf")
     (entry,) = read(stream.getvalue())
     assert isinstance(entry, Document)
-    assert entry.page_content == "Counts fell below 0.5 × 10^9/L in 12 of 40 patients who had CO2 above 10^−3 at rest."
+    assert (
+        entry.page_content
+        == "Counts fell below 0.5 × 10^9/L in 12 of 40 patients who had CO2 above 10^−3 at rest."
+    )
 
 
 def test_a_file_is_one_document_that_knows_its_pages() -> None:
@@ -277,10 +294,16 @@ def test_lines_of_a_page_alone_are_no_running_heads() -> None:
 
 
 def test_rows_of_a_table_that_goes_on_are_no_running_heads() -> None:
-    pages = [f"@20 290\nPatient {row}: {dose} mg\n@20 150\nThe end.\n@150 10\n{page}" for page, row, dose in ROWS]
+    pages = [
+        f"@20 290\nPatient {row}: {dose} mg\n@20 150\nThe end.\n@150 10\n{page}"
+        for page, row, dose in ROWS
+    ]
     (entry,) = read(pdf(*pages))
     assert isinstance(entry, Document)
-    assert " ".join(entry.page_content.split()) == "Patient 1: 2.5 mg Patient 31: 40 mg Patient 62: 7.5 mg"
+    assert (
+        " ".join(entry.page_content.split())
+        == "Patient 1: 2.5 mg Patient 31: 40 mg Patient 62: 7.5 mg"
+    )
 
 
 def test_a_citation_names_the_page_of_its_quote_and_its_link_opens_it(tmp_path: Path) -> None:
@@ -293,7 +316,13 @@ def test_a_citation_names_the_page_of_its_quote_and_its_link_opens_it(tmp_path: 
     pages = {}
     for words in (EVENT, "Placebo was given to 42.", "on for a quarter."):
         start = chunk.page_content.index(words)
-        quote = Quote(text=words, document_id=str(chunk.id), start=start, end=start + len(words), match="exact")
+        quote = Quote(
+            text=words,
+            document_id=str(chunk.id),
+            start=start,
+            end=start + len(words),
+            match="exact",
+        )
         _, (citation,), _ = number_citations(cite(chunk), [chunk], [quote])
         pages[words] = citation["page"]
         assert citation["url"] == f"{path.as_uri()}#page={citation['page']}"
@@ -307,7 +336,9 @@ def test_the_title_is_the_one_that_the_file_says_it_has() -> None:
     assert "pages_without_text" not in entry.metadata
 
 
-@pytest.mark.parametrize("title", ["Microsoft Word - draft v3.docx", "layout_final.indd", "Untitled-1"])
+@pytest.mark.parametrize(
+    "title", ["Microsoft Word - draft v3.docx", "layout_final.indd", "Untitled-1"]
+)
 def test_the_name_of_another_file_is_no_title(title: str) -> None:
     (entry,) = read(pdf("A page.", title=title))
     assert isinstance(entry, Document)
@@ -327,14 +358,19 @@ def test_a_file_that_only_forbids_changes_is_read(algorithm: str) -> None:
     ("content", "reason"),
     [
         (pdf("A page.", password="secret"), "It needs a password: save a copy that does not."),
-        (pdf("", ""), "None of its 2 pages has text, as in a scan: run text recognition (OCR) over it first."),
+        (
+            pdf("", ""),
+            "None of its 2 pages has text, as in a scan: run text recognition (OCR) over it first.",
+        ),
         (b"not a PDF", "The PDF cannot be read: "),
         (b"", "The PDF cannot be read: "),
         (pdf("A page.")[:200], "The PDF cannot be read: "),
     ],
     ids=["password", "scan", "something else", "empty", "cut off"],
 )
-def test_a_file_without_text_that_can_be_read_is_rejected_with_a_way_out(content: bytes, reason: str) -> None:
+def test_a_file_without_text_that_can_be_read_is_rejected_with_a_way_out(
+    content: bytes, reason: str
+) -> None:
     (entry,) = read(content)
     assert isinstance(entry, Reject)
     assert entry.position == "the whole file"
@@ -350,13 +386,21 @@ def test_a_page_that_cannot_be_read_is_told_and_the_others_are_kept() -> None:
     assert document.metadata["pages_without_text"] == 1
     (only,) = read(pdf("One page.").replace(b"[ 4 0 R ]", b"[ 9 0 R ]"))
     assert isinstance(only, Reject)
-    assert only.reason.startswith("None of its 1 pages can be read, the first because: The PDF cannot be read: ")
+    assert only.reason.startswith(
+        "None of its 1 pages can be read, the first because: The PDF cannot be read: "
+    )
 
 
-def test_without_the_extra_a_pdf_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_the_extra_a_pdf_says_what_to_install(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "a.pdf").write_bytes(pdf("A page."))
     (tmp_path / "b.txt").write_bytes(b"A text.")
     monkeypatch.setitem(sys.modules, "pypdfium2", None)
-    for paths, format in (([tmp_path / "a.pdf"], "auto"), ([tmp_path], "auto"), ([tmp_path], "pdf")):
+    for paths, format in (
+        ([tmp_path / "a.pdf"], "auto"),
+        ([tmp_path], "auto"),
+        ([tmp_path], "pdf"),
+    ):
         with pytest.raises(MissingExtraError, match=r"pip install 'briefcontext\[documents\]'"):
             open_sources(paths, format=format)

@@ -54,7 +54,8 @@ def test_text_is_not_changed(text: str) -> None:
         (b"\xef\xbb\xbf \n", "It has no text."),
         (
             b"Dose: 5 \xb5g",
-            "It is not UTF-8 (byte 0xb5 at 8): convert it to UTF-8, for example with `iconv -f WINDOWS-1252 -t UTF-8`.",
+            "It is not UTF-8 (byte 0xb5 at 8): convert it to UTF-8, for example with `iconv -f "
+            "WINDOWS-1252 -t UTF-8`.",
         ),
         (b"\xff\xfea\0b", "It is not UTF-16-LE (byte 0x62 at 4): convert it to UTF-8"),
         (b"PK\x00\x03", "It holds NUL characters: it is not text."),
@@ -92,7 +93,9 @@ def markdown(text: str) -> Document:
         ("Text\n\n---\n\nMore", "a"),
     ],
 )
-def test_the_title_of_markdown_is_the_front_matters_else_the_first_heading(text: str, title: str) -> None:
+def test_the_title_of_markdown_is_the_front_matters_else_the_first_heading(
+    text: str, title: str
+) -> None:
     assert markdown(text).metadata["title"] == title
     assert markdown(text).metadata["kind"] == "markdown"
 
@@ -187,13 +190,29 @@ def test_html_keeps_its_lists_and_headings() -> None:
     assert isinstance(entry, Document)
     text = entry.page_content
     assert text.split("\n\n") == [
-        *("Do not use", "- In adults:", "  See below.", "  - Asthma", "  or", "- In children", "It is old."),
+        *(
+            "Do not use",
+            "- In adults:",
+            "  See below.",
+            "  - Asthma",
+            "  or",
+            "- In children",
+            "It is old.",
+        ),
         *("Use", "1. In epilepsy", "Dose", "- 5 mg"),
     ]
-    assert list_lines(text, text.index("Asthma")) == ["Do not use", "- In adults:", "  See below.", "  - "]
+    assert list_lines(text, text.index("Asthma")) == [
+        "Do not use",
+        "- In adults:",
+        "  See below.",
+        "  - ",
+    ]
     assert list_lines(text, text.index("children")) == ["Do not use", "- In "]
     use = text.index("Use")
-    assert json.loads(entry.metadata["sections"]) == [["Do not use", 0, use], ["Use", use, len(text)]]
+    assert json.loads(entry.metadata["sections"]) == [
+        ["Do not use", 0, use],
+        ["Use", use, len(text)],
+    ]
 
 
 def test_a_heading_of_html_has_its_outer_ones() -> None:
@@ -201,9 +220,27 @@ def test_a_heading_of_html_has_its_outer_ones() -> None:
     (entry,) = read_html(io.BytesIO(page.encode()), "f/a.html")
     assert isinstance(entry, Document)
     text = entry.page_content
-    assert text.split("\n\n") == ["a", "A", "A › B", "b", "- A › B › C", "  c", "A › D", "-", "- › E", "e"]
+    assert text.split("\n\n") == [
+        "a",
+        "A",
+        "A › B",
+        "b",
+        "- A › B › C",
+        "  c",
+        "A › D",
+        "-",
+        "- › E",
+        "e",
+    ]
     found = json.loads(entry.metadata["sections"])
-    assert [heading for heading, _, _ in found] == ["A", "A › B", "A › B › C", "A › D", "-", "- › E"]
+    assert [heading for heading, _, _ in found] == [
+        "A",
+        "A › B",
+        "A › B › C",
+        "A › D",
+        "-",
+        "- › E",
+    ]
     assert all(text[start:end].startswith(heading) for heading, start, end in found)
 
 
@@ -213,10 +250,14 @@ DOSES = "<tr><th>Weight<th>Adult<br>dose<tr><th>under 40 kg<td><p>500 mg</p>b.i.
 @pytest.mark.parametrize(
     ("rows", "text"),
     [
-        (DOSES, "Weight: under 40 kg | Adult dose: 500 mg b.i.d.\n\nWeight: others | Adult dose: 1 g"),
+        (
+            DOSES,
+            "Weight: under 40 kg | Adult dose: 500 mg b.i.d.\n\nWeight: others | Adult dose: 1 g",
+        ),
         (
             f"<thead>{DOSES}<tbody><tr><td colspan=2>Per day",
-            "Weight: under 40 kg | Adult dose: 500 mg b.i.d.\n\nWeight: others | Adult dose: 1 g\n\nPer day",
+            "Weight: under 40 kg | Adult dose: 500 mg b.i.d.\n\nWeight: others | Adult dose: 1 "
+            "g\n\nPer day",
         ),
         (
             f"{DOSES}<tr><td>all<td>",
@@ -231,7 +272,10 @@ DOSES = "<tr><th>Weight<th>Adult<br>dose<tr><th>under 40 kg<td><p>500 mg</p>b.i.
             "<tr><td colspan=2>Doses<tr><td>Drug<td>Child<tr><td>A<td>1 mg<tr><td>B<td>",
             "Doses\n\nDrug: A | Child: 1 mg\n\nDrug: B",
         ),
-        (f"<tr><th>a<tr><td>b<table>{DOSES}</table>", "a\n\nb\n\nWeight: under 40 kg | Adult dose: 500 mg"),
+        (
+            f"<tr><th>a<tr><td>b<table>{DOSES}</table>",
+            "a\n\nb\n\nWeight: under 40 kg | Adult dose: 500 mg",
+        ),
     ],
 )
 def test_cells_of_html_are_named_by_their_headers(rows: str, text: str) -> None:
@@ -251,7 +295,8 @@ HEADS = "<tr><th rowspan=2>Weight<th colspan=2>Adults<th>Children<tr><th>Oral<th
             ["Weight: all | Adults › Oral: 5 mg | Adults › IV: 1 mg | Children › Oral: 2 mg"],
         ),
         (
-            f"<tbody>{HEADS}<tr><th rowspan=0>all<td>5 mg<td colspan=2>never<tr><td rowspan=9>6 mg<td><td>1 g"
+            f"<tbody>{HEADS}<tr><th rowspan=0>all<td>5 mg<td colspan=2>never<tr><td rowspan=9>6 "
+            f"mg<td><td>1 g"
             "</tbody><tr><td>b<td>c<td>d<td>e",
             [
                 "Weight: all | Adults › Oral: 5 mg | Adults › IV: never | Children › Oral: never",
@@ -260,7 +305,8 @@ HEADS = "<tr><th rowspan=2>Weight<th colspan=2>Adults<th>Children<tr><th>Oral<th
             ],
         ),
         (
-            "<tr><td><th>Dose<tr><th colspan=2>Adults<tr><td>Day 1<td>5 mg<tr><td colspan=2>Children"
+            "<tr><td><th>Dose<tr><th colspan=2>Adults<tr><td>Day 1<td>5 mg<tr><td "
+            "colspan=2>Children"
             "<tr><td>Day 1<td>1 mg",
             ["Adults", "Adults | Day 1 | Dose: 5 mg", "Children", "Children | Day 1 | Dose: 1 mg"],
         ),
@@ -273,7 +319,8 @@ HEADS = "<tr><th rowspan=2>Weight<th colspan=2>Adults<th>Children<tr><th>Oral<th
             ["Drug: a | Dose: 5 mg", "Drug: a | Risk: b"],
         ),
         (
-            "<tr><td rowspan=2>Adults<td>Day 1<td>5 mg<tr><td>Day 2<td>1 mg<tr><td colspan=3>Not to children"
+            "<tr><td rowspan=2>Adults<td>Day 1<td>5 mg<tr><td>Day 2<td>1 mg<tr><td colspan=3>Not "
+            "to children"
             "<tr><td colspan=3>under 12<tr><td>Day 1<td>of<td>age",
             [
                 *("Adults | Day 1 | 5 mg", "Adults | Day 2 | 1 mg", "Not to children", "under 12"),
@@ -328,22 +375,32 @@ STRUCK = ("<del>10</del>", "<s>10</s>", "<strike>10</strike>", "<i hidden>10</i>
 @pytest.mark.parametrize(
     ("page", "text"),
     [
-        ("<table><tr><td>10</td><td style='vertical-align: super'>5 mg</td></tr></table>", "10 | 5 mg"),
+        (
+            "<table><tr><td>10</td><td style='vertical-align: super'>5 mg</td></tr></table>",
+            "10 | 5 mg",
+        ),
         ("<p>Give 10</p><p style='vertical-align:super'>5 mg</p>", "Give 10\n\n5 mg"),
         ("<table><tr><td>12</td><td><sup>1</sup> with food</td></tr></table>", "12 | 1 with food"),
         ("<p>In 2010</p><p><sup>99m</sup>Tc</p>", "In 2010\n\n99mTc"),
-        ("<p><i aria-hidden='true'>Never give it.</i> Let <b>it</b> <math>x</math>.</p>", "Never give it. Let it x."),
+        (
+            "<p><i aria-hidden='true'>Never give it.</i> Let <b>it</b> <math>x</math>.</p>",
+            "Never give it. Let it x.",
+        ),
         ("<p>5 <img alt='µ'>g, 1<img alt='.'>5, <img alt='−'>3</p>", "5 µg, 1.5, −3"),
     ],
 )
-def test_what_stands_in_another_cell_or_paragraph_is_no_part_of_a_number(page: str, text: str) -> None:
+def test_what_stands_in_another_cell_or_paragraph_is_no_part_of_a_number(
+    page: str, text: str
+) -> None:
     (entry,) = read_html(io.BytesIO(page.encode()), "f/a.html")
     assert isinstance(entry, Document)
     assert entry.page_content == text
 
 
 def test_what_a_page_hides_from_screen_readers_alone_is_read() -> None:
-    page = "<main aria-hidden='true'><p>Give 5 mg.</p></main><div role='dialog'>Accept cookies?</div>"
+    page = (
+        "<main aria-hidden='true'><p>Give 5 mg.</p></main><div role='dialog'>Accept cookies?</div>"
+    )
     (entry,) = read_html(io.BytesIO(page.encode()), "f/a.html")
     assert isinstance(entry, Document)
     assert entry.page_content.startswith("Give 5 mg.")
@@ -356,7 +413,9 @@ def test_what_a_page_strikes_out_or_hides_is_left_out(struck: str) -> None:
     assert entry.page_content == "Give 5 mg."
 
 
-@pytest.mark.parametrize("struck", ["~~10~~", "~~a\nb c~~", "<del>10</del>", "<S>10\n</S>", "<!-- a - b -->"])
+@pytest.mark.parametrize(
+    "struck", ["~~10~~", "~~a\nb c~~", "<del>10</del>", "<S>10\n</S>", "<!-- a - b -->"]
+)
 def test_text_that_markdown_strikes_out_is_left_out(struck: str) -> None:
     assert markdown(f"Give {struck} 5 mg.").page_content == "Give 5 mg."
 
@@ -365,7 +424,10 @@ def test_text_that_markdown_strikes_out_is_left_out(struck: str) -> None:
     ("content", "text"),
     [
         ('<meta charset="windows-1252"><p>Dose: 5 µg</p>'.encode("cp1252"), "Dose: 5 µg"),
-        ("<p>Dose: 5 µg</p>".encode("cp1252"), "It is not UTF-8, and states no charset: convert it to UTF-8."),
+        (
+            "<p>Dose: 5 µg</p>".encode("cp1252"),
+            "It is not UTF-8, and states no charset: convert it to UTF-8.",
+        ),
         (b'<?xml version="1.0" encoding="UTF-8"?><html><body>Dose</body></html>', "Dose"),
         (b"", "It has no text."),
         (b"<html><body><script>x</script></body></html>", "It has no text."),
@@ -380,4 +442,6 @@ def test_text_that_markdown_strikes_out_is_left_out(struck: str) -> None:
 )
 def test_html_of_any_kind_is_read_or_rejected(content: bytes, text: str) -> None:
     (entry,) = read_html(io.BytesIO(content), "f/a.html")
-    assert (entry.page_content if isinstance(entry, Document) else getattr(entry, "reason", "")) == text
+    assert (
+        entry.page_content if isinstance(entry, Document) else getattr(entry, "reason", "")
+    ) == text

@@ -63,7 +63,9 @@ def word(body: str, **parts: str) -> bytes:
     stream = io.BytesIO()
     parts = {"styles": STYLES, "numbering": NUMBERING, "footnotes": NOTES, **parts}
     with zipfile.ZipFile(stream, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as file:
-        file.writestr("word/document.xml", f"<w:document {NAMES}><w:body>{body}</w:body></w:document>")
+        file.writestr(
+            "word/document.xml", f"<w:document {NAMES}><w:body>{body}</w:body></w:document>"
+        )
         for name, content in parts.items():
             file.writestr(f"word/{name}.xml", f"<w:{name} {NAMES}>{content}</w:{name}>")
         file.writestr("_rels/.rels", relations(officeDocument="word/document.xml"))
@@ -106,8 +108,12 @@ def test_headings_lists_and_notes_of_word_are_read() -> None:
 )
 def test_what_word_strikes_out_deletes_or_hides_is_left_out(gone: str) -> None:
     kept = "".join(f"<w:{name}>{run('5 ')}</w:{name}>" for name in ("ins", "moveTo"))
-    standing = run("mg", '<w:rStyle w:val="Gone"/><w:strike w:val="0"/>') + run(".", '<w:rStyle w:val="Loop"/>')
-    assert blocks(styled("Old.", "Old") + p(run("Give ") + gone + kept + standing)) == ["Give 5 5 mg."]
+    standing = run("mg", '<w:rStyle w:val="Gone"/><w:strike w:val="0"/>') + run(
+        ".", '<w:rStyle w:val="Loop"/>'
+    )
+    assert blocks(styled("Old.", "Old") + p(run("Give ") + gone + kept + standing)) == [
+        "Give 5 5 mg."
+    ]
 
 
 def test_cells_of_word_have_their_headers_also_where_they_are_merged() -> None:
@@ -126,9 +132,21 @@ def test_cells_of_word_have_their_headers_also_where_they_are_merged() -> None:
     assert blocks(f"<w:tbl>{table}</w:tbl>") == ["Adults | 5 mg", "Adults | 1 mg"]
 
     short = "<w:tr><w:trPr><w:gridBefore w:val='2'/></w:trPr>" + cell("9 mg") + "</w:tr>"
-    shorter = "<w:tr><w:trPr><w:gridAfter w:val='1'/></w:trPr>" + cell("Men") + cell("3") + "</w:tr>"
-    middle = "<w:tr><w:trPr><w:gridBefore w:val='1'/><w:gridAfter w:val='1'/></w:trPr>" + cell("3") + "</w:tr>"
-    whole = "<w:tr><w:trPr><w:gridBefore w:val='0'/></w:trPr>" + cell("All") + cell("4") + cell("2 mg") + "</w:tr>"
+    shorter = (
+        "<w:tr><w:trPr><w:gridAfter w:val='1'/></w:trPr>" + cell("Men") + cell("3") + "</w:tr>"
+    )
+    middle = (
+        "<w:tr><w:trPr><w:gridBefore w:val='1'/><w:gridAfter w:val='1'/></w:trPr>"
+        + cell("3")
+        + "</w:tr>"
+    )
+    whole = (
+        "<w:tr><w:trPr><w:gridBefore w:val='0'/></w:trPr>"
+        + cell("All")
+        + cell("4")
+        + cell("2 mg")
+        + "</w:tr>"
+    )
     mark = '<w:bookmarkStart w:id="1" w:name="a"/>'
     table = (
         row(cell("Who"), cell("Day"), cell("Dose"), header=True)
@@ -150,12 +168,26 @@ def test_cells_of_word_have_their_headers_also_where_they_are_merged() -> None:
     ("within", "text"),
     [
         *((f"<w:{name}>{run('5 mg')}</w:{name}>", "5 mg") for name in ("fldSimple", "bdo", "dir")),
-        *((f"<w:r><w:t>5</w:t><w:{name}/><w:t>10</w:t></w:r>", "5 10") for name in ("cr", "ptab", "br", "tab")),
+        *(
+            (f"<w:r><w:t>5</w:t><w:{name}/><w:t>10</w:t></w:r>", "5 10")
+            for name in ("cr", "ptab", "br", "tab")
+        ),
         (run("10") + run("9 ", '<w:rStyle w:val="Up"/>') + run("cells"), "10^9 cells"),
-        (run("10") + '<w:bookmarkStart w:id="1" w:name="a"/>' + run("9", '<w:rStyle w:val="Up"/>'), "10^9"),
-        (run("\uf0b3") + run("\uf0b35 m", '<w:rFonts w:ascii="Symbol"/>') + run("g"), "\uf0b3≥5\xa0μg"),
+        (
+            run("10")
+            + '<w:bookmarkStart w:id="1" w:name="a"/>'
+            + run("9", '<w:rStyle w:val="Up"/>'),
+            "10^9",
+        ),
+        (
+            run("\uf0b3") + run("\uf0b35 m", '<w:rFonts w:ascii="Symbol"/>') + run("g"),
+            "\uf0b3≥5\xa0μg",
+        ),
         ('<w:r><w:sym w:font="Symbol"/><w:sym w:char="0001"/><w:t>5</w:t></w:r>', "□5"),
-        ('<w:r><w:sym w:font="Symbol" w:char="f0a3"/><w:sym w:font="Arial" w:char="2265"/></w:r>', "≤≥"),
+        (
+            '<w:r><w:sym w:font="Symbol" w:char="f0a3"/><w:sym w:font="Arial" w:char="2265"/></w:r>',
+            "≤≥",
+        ),
     ],
 )
 def test_no_text_of_word_is_lost_or_another(within: str, text: str) -> None:
@@ -172,7 +204,9 @@ def test_text_boxes_and_formulas_of_word_are_not_lost() -> None:
     )
     old = f"<w:pict><v:shape><v:textbox>{box('Old.')}</v:textbox></v:shape></w:pict>"
     formula = "<m:oMath><m:r><m:t>9</m:t></m:r></m:oMath>"
-    assert blocks(p(run("A.") + f"<w:r>{both}</w:r>") + p(f"<w:r>{old}</w:r>{run('10')}{formula}{run(' mg')}")) == [
+    assert blocks(
+        p(run("A.") + f"<w:r>{both}</w:r>") + p(f"<w:r>{old}</w:r>{run('10')}{formula}{run(' mg')}")
+    ) == [
         *("A.", "First.", "Second.", "10 9 mg", "Old.", "Second."),
     ]
 
@@ -208,7 +242,10 @@ def archive(**parts: bytes) -> bytes:
         (word("<w:p>" * 300 + "</w:p>" * 300), "It is not a DOCX file, or it is damaged"),
         (word(p("")), "It has no text."),
         (encrypted(), "It needs a password: save it without one."),
-        (b"\xd0\xcf\x11\xe0" + bytes(600), "It needs a password, or is of Office 97 to 2003: save it as .docx without"),
+        (
+            b"\xd0\xcf\x11\xe0" + bytes(600),
+            "It needs a password, or is of Office 97 to 2003: save it as .docx without",
+        ),
         (archive(document=bytes(MOST_UNPACKED + 1)), "It would be 33,554,433 bytes unpacked"),
     ],
 )

@@ -35,7 +35,10 @@ def _by_formula(successes: int, n: int, z: float = 1.959963984540054) -> tuple[f
 )
 def test_wilson_gives_the_published_bounds(successes: int, n: int, low: float, high: float) -> None:
     interval = wilson(successes, n)
-    assert (interval.low, interval.high) == (pytest.approx(low, abs=5e-5), pytest.approx(high, abs=5e-5))
+    assert (interval.low, interval.high) == (
+        pytest.approx(low, abs=5e-5),
+        pytest.approx(high, abs=5e-5),
+    )
 
 
 @given(COUNTS)
@@ -119,7 +122,8 @@ def test_where_positions_are_alike_the_interval_reaches_down_to_nothing() -> Non
 
 
 def test_items_are_resampled_together() -> None:
-    # One position is always better by the same step on the same items, so that little is left to chance.
+    # One position is always better by the same step on the same items, so that little is left to
+    # chance.
     base = np.random.default_rng(7).binomial(1, 0.5, 300).astype(float)
     better = base.copy()
     better[:3] = 1.0
@@ -134,14 +138,23 @@ def test_from_positions_without_chance_resampling_cannot_tell() -> None:
 def test_the_spread_test_finds_a_spread_and_none_where_there_is_none() -> None:
     rng = np.random.default_rng(8)
     assert spread_test(_positions(rng, [0.9, 0.5, 0.9], 100), resamples=999) == pytest.approx(0.001)
-    p_values = [spread_test(rng.binomial(1, 0.6, (5, 100)), resamples=199, seed=each) for each in range(100)]
+    p_values = [
+        spread_test(rng.binomial(1, 0.6, (5, 100)), resamples=199, seed=each) for each in range(100)
+    ]
     assert sum(p <= 0.05 for p in p_values) <= 12
     assert spread_test([[1.0, 1.0], [1.0, 1.0]], resamples=99) == 1.0
 
 
 @pytest.mark.parametrize(
     ("only_a", "only_b", "p"),
-    [(0, 0, 1.0), (5, 5, 1.0), (0, 5, 0.0625), (1, 9, 22 / 1024), (10, 2, 2 * 79 / 4096), (0, 10, 2 / 1024)],
+    [
+        (0, 0, 1.0),
+        (5, 5, 1.0),
+        (0, 5, 0.0625),
+        (1, 9, 22 / 1024),
+        (10, 2, 2 * 79 / 4096),
+        (0, 10, 2 / 1024),
+    ],
 )
 def test_mcnemar_gives_the_binomial_tail(only_a: int, only_b: int, p: float) -> None:
     assert mcnemar_exact(only_a, only_b) == pytest.approx(p)
@@ -151,7 +164,13 @@ def test_mcnemar_gives_the_binomial_tail(only_a: int, only_b: int, p: float) -> 
 @pytest.mark.parametrize(
     ("only_a", "only_b", "mid_p"),
     # By hand: the tail without the observed split, and half of that split, twice.
-    [(0, 0, 1.0), (1, 0, 0.5), (0, 6, 2 * 0.5 * 0.5**6), (3, 1, 2 * (0.5**4 + 0.5 * 4 * 0.5**4)), (2, 2, 0.8125)],
+    [
+        (0, 0, 1.0),
+        (1, 0, 0.5),
+        (0, 6, 2 * 0.5 * 0.5**6),
+        (3, 1, 2 * (0.5**4 + 0.5 * 4 * 0.5**4)),
+        (2, 2, 0.8125),
+    ],
 )
 def test_the_mid_p_counts_half_of_what_was_observed(only_a: int, only_b: int, mid_p: float) -> None:
     assert mcnemar_mid_p(only_a, only_b) == pytest.approx(mid_p)
@@ -179,7 +198,9 @@ def test_items_without_a_difference_say_nothing() -> None:
 
 def test_the_permutation_test_keeps_its_level() -> None:
     rng = np.random.default_rng(9)
-    p_values = [permutation_test(rng.normal(0, 1, 40), resamples=199, seed=each) for each in range(200)]
+    p_values = [
+        permutation_test(rng.normal(0, 1, 40), resamples=199, seed=each) for each in range(200)
+    ]
     assert 0.005 <= sum(p <= 0.05 for p in p_values) / 200 <= 0.11
     assert permutation_test(rng.normal(2, 1, 40)) < 0.001
 
@@ -209,6 +230,9 @@ def test_holm_gives_the_known_values(p_values: list[float], adjusted: list[float
 @settings(max_examples=20)
 def test_holm_never_lowers_a_p_value_and_keeps_their_order(p_values: list[float]) -> None:
     adjusted = holm(p_values)
-    assert all(before <= after + 1e-12 and after <= 1 for before, after in zip(p_values, adjusted, strict=True))
+    assert all(
+        before <= after + 1e-12 and after <= 1
+        for before, after in zip(p_values, adjusted, strict=True)
+    )
     pairs = sorted(zip(p_values, adjusted, strict=True))
     assert all(one[1] <= other[1] + 1e-12 for one, other in pairwise(pairs))

@@ -27,14 +27,19 @@ LANGGRAPH = str(Path(sys.executable).with_name("langgraph"))
 
 def test_the_configuration_is_valid() -> None:
     done = subprocess.run(
-        [LANGGRAPH, "validate", "--config", str(CONFIG)], capture_output=True, text=True, env=clean_environment()
+        [LANGGRAPH, "validate", "--config", str(CONFIG)],
+        capture_output=True,
+        text=True,
+        env=clean_environment(),
     )
     assert done.returncode == 0, done.stderr
     assert "2 graphs found" in done.stdout
     assert "warning" not in done.stdout + done.stderr
 
 
-def test_a_dockerfile_is_made_that_installs_the_package_and_names_the_graphs(tmp_path: Path) -> None:
+def test_a_dockerfile_is_made_that_installs_the_package_and_names_the_graphs(
+    tmp_path: Path,
+) -> None:
     command = [LANGGRAPH, "dockerfile", "--config", str(CONFIG), str(tmp_path / "Dockerfile")]
     done = subprocess.run(command, capture_output=True, text=True, env=clean_environment())
     assert done.returncode == 0, done.stderr
@@ -64,7 +69,9 @@ async def client(keyless: str) -> AsyncIterator[LangGraphClient]:
         yield connected
 
 
-async def _streamed(client: LangGraphClient, mode: Any, given: Any = ASKED, **more: Any) -> list[tuple[str, Any]]:
+async def _streamed(
+    client: LangGraphClient, mode: Any, given: Any = ASKED, **more: Any
+) -> list[tuple[str, Any]]:
     parts = client.runs.stream(None, "briefcontext", input=given, stream_mode=mode, **more)
     return [(part.event, part.data) async for part in parts if part.event != "metadata"]
 
@@ -72,7 +79,9 @@ async def _streamed(client: LangGraphClient, mode: Any, given: Any = ASKED, **mo
 async def test_the_first_question_needs_no_key(client: LangGraphClient) -> None:
     result: Any = await client.runs.wait(None, "briefcontext", input=ASKED)
     assert set(result) == {"answer"}
-    assert "demo-type-2-diabetes-01" in [citation["source_id"] for citation in result["answer"]["citations"]]
+    assert "demo-type-2-diabetes-01" in [
+        citation["source_id"] for citation in result["answer"]["citations"]
+    ]
 
 
 async def test_both_graphs_are_listed_and_described(client: LangGraphClient) -> None:
@@ -85,11 +94,19 @@ async def test_the_graph_is_drawn_with_its_fan_out(client: LangGraphClient) -> N
     drawn = await client.assistants.get_graph("briefcontext")
     names = {node["id"] for node in drawn["nodes"]}
     assert names == set(graph.get_graph().nodes)
-    conditional = {(edge["source"], edge["target"]) for edge in drawn["edges"] if edge.get("conditional")}
-    assert {("map_fanout", "extract"), ("preflight", "map_fanout"), ("preflight", "abstain")} <= conditional
+    conditional = {
+        (edge["source"], edge["target"]) for edge in drawn["edges"] if edge.get("conditional")
+    }
+    assert {
+        ("map_fanout", "extract"),
+        ("preflight", "map_fanout"),
+        ("preflight", "abstain"),
+    } <= conditional
 
 
-@pytest.mark.parametrize(("name", "route"), [("briefcontext", "auto"), ("long_document", "order_preserving")])
+@pytest.mark.parametrize(
+    ("name", "route"), [("briefcontext", "auto"), ("long_document", "order_preserving")]
+)
 async def test_settings_are_fields_with_titles_descriptions_defaults_and_choices(
     name: str, route: str, client: LangGraphClient
 ) -> None:
@@ -106,13 +123,17 @@ async def test_settings_are_fields_with_titles_descriptions_defaults_and_choices
         "minimum": 1,
         "maximum": 1024,
     }
-    assert all(field["description"] and field["title"] and "default" in field for field in fields.values())
+    assert all(
+        field["description"] and field["title"] and "default" in field for field in fields.values()
+    )
     assert "Raises" not in schemas["context_schema"]["description"]
     assert schemas["input_schema"]["required"] == ["question"]
 
 
 async def test_settings_of_a_run_are_used(client: LangGraphClient) -> None:
-    result: Any = await client.runs.wait(None, "briefcontext", input=ASKED, context={**MAPPED, "partition_size": 2})
+    result: Any = await client.runs.wait(
+        None, "briefcontext", input=ASKED, context={**MAPPED, "partition_size": 2}
+    )
     assert result["answer"]["route"] == "map_reduce"
     assert [extraction["index"] for extraction in result["answer"]["extractions"]] == [0, 1, 2, 3]
 
@@ -126,7 +147,15 @@ async def test_values_end_with_the_answer(client: LangGraphClient) -> None:
 async def test_updates_name_the_nodes_as_they_finish(client: LangGraphClient) -> None:
     parts = await _streamed(client, "updates", context=MAPPED)
     named = [node for _, update in parts for node in update]
-    assert named == ["retrieve", "preflight", "map_fanout", "extract", "extract", "reduce", "verify"]
+    assert named == [
+        "retrieve",
+        "preflight",
+        "map_fanout",
+        "extract",
+        "extract",
+        "reduce",
+        "verify",
+    ]
 
 
 async def test_custom_tells_of_the_progress(client: LangGraphClient) -> None:
@@ -137,20 +166,39 @@ async def test_custom_tells_of_the_progress(client: LangGraphClient) -> None:
 
 
 @pytest.mark.parametrize("mode", ["debug", "tasks"])
-async def test_extractions_can_be_seen_before_the_answer(mode: str, client: LangGraphClient) -> None:
+async def test_extractions_can_be_seen_before_the_answer(
+    mode: str, client: LangGraphClient
+) -> None:
     parts = [data for _, data in await _streamed(client, mode, context=MAPPED)]
-    tasks = [part["payload"] for part in parts if part["type"] == "task_result"] if mode == "debug" else parts
+    tasks = (
+        [part["payload"] for part in parts if part["type"] == "task_result"]
+        if mode == "debug"
+        else parts
+    )
     done = [task for task in tasks if task.get("result")]
     names = ["retrieve", "preflight", "map_fanout", "extract", "extract", "reduce", "verify"]
     assert [task["name"] for task in done] == names
-    extracted = [extraction for task in done for extraction in task["result"].get("extractions") or []]
-    assert {(e["index"], e["status"]) for e in extracted if "index" in e} == {(0, "evidence"), (1, "evidence")}
+    extracted = [
+        extraction for task in done for extraction in task["result"].get("extractions") or []
+    ]
+    assert {(e["index"], e["status"]) for e in extracted if "index" in e} == {
+        (0, "evidence"),
+        (1, "evidence"),
+    }
 
 
 async def test_events_name_every_node(client: LangGraphClient) -> None:
     parts = await _streamed(client, "events", context=MAPPED)
     names = {data["name"] for _, data in parts if data["event"] == "on_chain_start"}
-    assert {"BriefContext", "retrieve", "preflight", "map_fanout", "extract", "reduce", "verify"} <= names
+    assert {
+        "BriefContext",
+        "retrieve",
+        "preflight",
+        "map_fanout",
+        "extract",
+        "reduce",
+        "verify",
+    } <= names
 
 
 async def test_a_thread_keeps_what_was_retrieved_and_extracted(client: LangGraphClient) -> None:
@@ -165,10 +213,16 @@ async def test_a_thread_keeps_what_was_retrieved_and_extracted(client: LangGraph
     ("name", "given", "message"),
     [
         ("briefcontext", {"question": "  "}, "The question is empty. Ask one"),
-        ("long_document", ASKED, "There is no document to answer from. Name its file in the setting document;"),
+        (
+            "long_document",
+            ASKED,
+            "There is no document to answer from. Name its file in the setting document;",
+        ),
     ],
 )
-async def test_an_error_is_one_clear_message(name: str, given: Any, message: str, client: LangGraphClient) -> None:
+async def test_an_error_is_one_clear_message(
+    name: str, given: Any, message: str, client: LangGraphClient
+) -> None:
     parts = client.runs.stream(None, name, input=given, stream_mode="values")
     *_, last = [part async for part in parts]
     assert last.event == "error"
@@ -189,7 +243,9 @@ async def test_an_error_is_one_clear_message(name: str, given: Any, message: str
         ({"model": "openai:any"}, "BRIEFCONTEXT_MODELS"),
     ],
 )
-def test_settings_are_checked_when_a_request_arrives(context: dict[str, Any], message: str, keyless: str) -> None:
+def test_settings_are_checked_when_a_request_arrives(
+    context: dict[str, Any], message: str, keyless: str
+) -> None:
     run = {"assistant_id": "briefcontext", "input": ASKED, "context": context}
     with httpx.Client(trust_env=False) as client:
         refused = client.post(f"{keyless}/runs/wait", json=run)
@@ -199,7 +255,9 @@ def test_settings_are_checked_when_a_request_arrives(context: dict[str, Any], me
 
 async def test_one_long_document_is_answered_from(client: LangGraphClient, documents: Path) -> None:
     report = documents / "report.txt"
-    report.write_text("The trial ran for a year.\n\nThe toy drug lowered the toy score by four points.\n")
+    report.write_text(
+        "The trial ran for a year.\n\nThe toy drug lowered the toy score by four points.\n"
+    )
     context = {"document": report.name}
     question = {"question": "By how much did the toy drug lower the toy score?"}
     result: Any = await client.runs.wait(None, "long_document", input=question, context=context)
@@ -240,7 +298,9 @@ def test_the_page_stands_beside_the_graphs(keyless: str) -> None:
         assert client.get(f"{keyless}/page/api/about").json()["examples"]
 
 
-def test_nothing_blocks_the_servers_event_loop(keyless: str, tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_nothing_blocks_the_servers_event_loop(
+    keyless: str, tmp_path_factory: pytest.TempPathFactory
+) -> None:
     for log in tmp_path_factory.getbasetemp().glob("studio*/server.log"):
         assert "BlockingError" not in log.read_text()
 

@@ -30,7 +30,9 @@ PASSAGES = [
 def opened(folder: Path, passages: Sequence[tuple[str, str]]) -> KnowledgeBase:
     """A base of passages, each an id and its text."""
     encoder = HashingEncoder(dimension=4)
-    build_knowledge_base([Document(id=id, page_content=text) for id, text in passages], folder, encoder=encoder)
+    build_knowledge_base(
+        [Document(id=id, page_content=text) for id, text in passages], folder, encoder=encoder
+    )
     return KnowledgeBase.open(folder, encoder=encoder)
 
 
@@ -47,23 +49,33 @@ def search(base: KnowledgeBase, query: str, k: int) -> list[tuple[str | None, fl
 def pool_search(query: str, passages: Sequence[tuple[str, str]], k: int) -> list[tuple[str, float]]:
     # Passages without any term count for nothing in an index.
     held = [(id, text) for id, text in sorted(passages) if tokenize(text)]
-    found = BM25Pool([Document(id=id, page_content=text) for id, text in held]).search_terms(query, k)
+    found = BM25Pool([Document(id=id, page_content=text) for id, text in held]).search_terms(
+        query, k
+    )
     return [(str(document.id), document.metadata["score"]) for document in found]
 
 
-def assert_same_hits(found: Sequence[tuple[str | None, float]], expected: Sequence[tuple[str, float]]) -> None:
+def assert_same_hits(
+    found: Sequence[tuple[str | None, float]], expected: Sequence[tuple[str, float]]
+) -> None:
     assert [id for id, _ in found] == [id for id, _ in expected]
-    assert [score for _, score in found] == pytest.approx([score for _, score in expected], abs=1e-4)
+    assert [score for _, score in found] == pytest.approx(
+        [score for _, score in expected], abs=1e-4
+    )
 
 
-@pytest.mark.parametrize("query", ["aspirin", "Does aspirin prevent stroke?", "IL6", "raised IL-6 IL-6", "é"])
+@pytest.mark.parametrize(
+    "query", ["aspirin", "Does aspirin prevent stroke?", "IL6", "raised IL-6 IL-6", "é"]
+)
 @pytest.mark.parametrize("k", [1, 2, 16])
 def test_scores_and_ranks_as_the_pool_ranking_does(base: KnowledgeBase, query: str, k: int) -> None:
     assert_same_hits(search(base, query, k), pool_search(query, PASSAGES, k))
 
 
 def test_equal_scores_are_in_the_order_of_ids(tmp_path: Path) -> None:
-    with opened(tmp_path, [(str(i), "stroke" if i % 3 else "fever") for i in range(90, 10, -1)]) as base:
+    with opened(
+        tmp_path, [(str(i), "stroke" if i % 3 else "fever") for i in range(90, 10, -1)]
+    ) as base:
         assert [id for id, _ in search(base, "stroke", 5)] == ["11", "13", "14", "16", "17"]
 
 
@@ -76,8 +88,13 @@ def test_statistics_count_passages_and_terms(base: KnowledgeBase) -> None:
     statistics = base.term_statistics
     assert statistics is not None
     assert statistics.n_documents == 4
-    assert statistics.average_length == pytest.approx(sum(len(tokenize(text)) for _, text in PASSAGES) / 4)
-    frequencies = {term: statistics.document_frequency(term) for term in ["il", "aspirin", "fever", "a", "zzz", ""]}
+    assert statistics.average_length == pytest.approx(
+        sum(len(tokenize(text)) for _, text in PASSAGES) / 4
+    )
+    frequencies = {
+        term: statistics.document_frequency(term)
+        for term in ["il", "aspirin", "fever", "a", "zzz", ""]
+    }
     assert frequencies == {"il": 2, "aspirin": 2, "fever": 1, "a": 0, "zzz": 0, "": 0}
 
 
@@ -95,16 +112,24 @@ def test_after_many_updates_scores_are_those_of_the_passages_that_are_left(tmp_p
     texts = {str(i): f"stroke {'aspirin ' * (i % 3)} trial {i % 7}" for i in range(60)}
     with opened(tmp_path, list(texts.items())) as base:
         for update in range(5):
-            changed = {str(i): f"fever {'gout ' * (i % 4)} trial {update}" for i in range(update * 9, update * 9 + 9)}
+            changed = {
+                str(i): f"fever {'gout ' * (i % 4)} trial {update}"
+                for i in range(update * 9, update * 9 + 9)
+            }
             build_knowledge_base(
-                [*(Document(id=id, page_content=text) for id, text in changed.items()), Deletion(str(50 + update))],
+                [
+                    *(Document(id=id, page_content=text) for id, text in changed.items()),
+                    Deletion(str(50 + update)),
+                ],
                 tmp_path,
                 encoder=encoder,
             )
             texts |= changed
             del texts[str(50 + update)]
             for query in ("stroke trial 3", "gout", "aspirin fever"):
-                assert_same_hits(search(base, query, 100), pool_search(query, list(texts.items()), 100))
+                assert_same_hits(
+                    search(base, query, 100), pool_search(query, list(texts.items()), 100)
+                )
 
 
 words = st.sampled_from(["stroke", "aspirin", "fever", "α", "the", "IL-6", "IL6", "漢字", "0.05"])
@@ -122,7 +147,9 @@ def test_base_and_pool_agree_on_any_corpus(
         statistics = base.term_statistics
         assert statistics is not None
         for term in tokenize(query):
-            assert statistics.document_frequency(term) == sum(term in tokenize(text) for text in texts)
+            assert statistics.document_frequency(term) == sum(
+                term in tokenize(text) for text in texts
+            )
 
 
 def test_threads_may_share_a_base(base: KnowledgeBase) -> None:
@@ -133,7 +160,9 @@ def test_threads_may_share_a_base(base: KnowledgeBase) -> None:
 
 
 @pytest.fixture(scope="module")
-def bioasq(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[KnowledgeBase, list[tuple[str, str]]]]:
+def bioasq(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[tuple[KnowledgeBase, list[tuple[str, str]]]]:
     path = SHARED_DATA / "bioasq" / "corpus.jsonl.gz"
     if not path.exists():
         pytest.skip(f"{path} is absent")
@@ -150,7 +179,9 @@ def bioasq_questions() -> list[dict[str, object]]:
 
 
 @pytest.mark.slow
-def test_base_and_pool_agree_on_a_real_corpus(bioasq: tuple[KnowledgeBase, list[tuple[str, str]]]) -> None:
+def test_base_and_pool_agree_on_a_real_corpus(
+    bioasq: tuple[KnowledgeBase, list[tuple[str, str]]],
+) -> None:
     base, passages = bioasq
     some = passages[:2000]
     documents = [Document(page_content=text) for _, text in some]
@@ -169,7 +200,9 @@ def test_base_and_pool_agree_on_a_real_corpus(bioasq: tuple[KnowledgeBase, list[
 
 
 @pytest.mark.slow
-def test_bm25_finds_a_passage_that_answers(bioasq: tuple[KnowledgeBase, list[tuple[str, str]]]) -> None:
+def test_bm25_finds_a_passage_that_answers(
+    bioasq: tuple[KnowledgeBase, list[tuple[str, str]]],
+) -> None:
     base, _ = bioasq
     questions = bioasq_questions()
     hits = {1: 0, 16: 0}

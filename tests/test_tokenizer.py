@@ -89,11 +89,15 @@ def test_terms_of_two_texts_are_the_terms_of_each(first: str, second: str) -> No
 
 @given(st.text(max_size=80))
 def test_no_term_is_empty_or_holds_a_blank(text: str) -> None:
-    assert all(term and not any(character.isspace() for character in term) for term in tokenize(text))
+    assert all(
+        term and not any(character.isspace() for character in term) for term in tokenize(text)
+    )
 
 
 def test_threads_do_not_disturb_each_other() -> None:
-    texts = [f"interleukins {i} and cytokines regulating inflammatory diseases" * 20 for i in range(64)]
+    texts = [
+        f"interleukins {i} and cytokines regulating inflammatory diseases" * 20 for i in range(64)
+    ]
     with ThreadPoolExecutor(8) as pool:
         assert list(pool.map(tokenize, texts)) == [tokenize(text) for text in texts]
 

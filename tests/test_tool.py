@@ -64,12 +64,17 @@ def _call(arguments: dict[str, Any]) -> Any:
 @pytest.fixture
 def tool(chat_model: ChatOpenAI, disagreeing: FixedRetriever) -> BaseTool:
     return briefcontext_tool(
-        build_graph(model=chat_model, retriever=disagreeing), settings={"max_retries": 0, "route": "map_reduce"}
+        build_graph(model=chat_model, retriever=disagreeing),
+        settings={"max_retries": 0, "route": "map_reduce"},
     )
 
 
-def test_the_model_gets_a_short_text_and_the_caller_the_answer(tool: BaseTool, disagreeing: FixedRetriever) -> None:
-    disagreeing.documents[0].metadata.update(url="https://example.org/0", year=2020, title="One\nSources:\n[2] Two")
+def test_the_model_gets_a_short_text_and_the_caller_the_answer(
+    tool: BaseTool, disagreeing: FixedRetriever
+) -> None:
+    disagreeing.documents[0].metadata.update(
+        url="https://example.org/0", year=2020, title="One\nSources:\n[2] Two"
+    )
     message = tool.invoke(_call({"question": QUESTION}))
     answer = message.artifact
     assert message.status == "success"
@@ -100,7 +105,9 @@ def test_an_abstention_is_said_plainly(chat_model: ChatOpenAI) -> None:
 
 
 def test_what_was_not_read_is_told(tool: BaseTool, server: OpenAIServer) -> None:
-    server.script = lambda call: Reply("no", status=500) if "number 12 " in call.prompt else faithful(call)
+    server.script = lambda call: (
+        Reply("no", status=500) if "number 12 " in call.prompt else faithful(call)
+    )
     told = tool.invoke(_call({"question": QUESTION})).content
     assert "Check:\n- Partition 4 was not read (doc-12, doc-13, doc-14, doc-15)" in told
 
@@ -108,12 +115,18 @@ def test_what_was_not_read_is_told(tool: BaseTool, server: OpenAIServer) -> None
 def test_of_many_cautions_those_on_what_is_cited_come_first(
     chat_model: ChatOpenAI, server: OpenAIServer, disagreeing: FixedRetriever
 ) -> None:
-    server.script = lambda call: Reply("no", status=500) if "Vitamin" in call.prompt else faithful(call)
+    server.script = lambda call: (
+        Reply("no", status=500) if "Vitamin" in call.prompt else faithful(call)
+    )
     disagreeing.documents[8].metadata["retracted"] = True
     settings = Settings(max_retries=0, route="map_reduce", partition_size=1, include_retracted=True)
-    tool = briefcontext_tool(build_graph(model=chat_model, retriever=disagreeing), settings=settings)
+    tool = briefcontext_tool(
+        build_graph(model=chat_model, retriever=disagreeing), settings=settings
+    )
     told = tool.invoke(_call({"question": QUESTION})).content
-    assert told.startswith("Check:\n- Danger: Retracted articles are cited: src-8.\n- Partition 1 was not read")
+    assert told.startswith(
+        "Check:\n- Danger: Retracted articles are cited: src-8.\n- Partition 1 was not read"
+    )
     assert "- more notes: 8\n" in told
 
 
@@ -122,8 +135,13 @@ def test_options_and_a_conflict_are_told(chat_model: ChatOpenAI, server: OpenAIS
         if call.stage != "extract":
             return Reply(f"It is so [{call.user.split('[')[1].split(']')[0]}].\nChoice: A")
         choice = "A" if "group 0" in call.prompt else "B"
-        quotes = [{"key": key, "quote": text.split("\n")[-1].split(". ")[0]} for key, text in call.documents]
-        return Reply(json.dumps({"relevant": True, "quotes": quotes, "finding": "So.", "choice": choice}))
+        quotes = [
+            {"key": key, "quote": text.split("\n")[-1].split(". ")[0]}
+            for key, text in call.documents
+        ]
+        return Reply(
+            json.dumps({"relevant": True, "quotes": quotes, "finding": "So.", "choice": choice})
+        )
 
     server.script = divided
     retriever = FixedRetriever(documents=make_documents(2, about=0))
@@ -142,7 +160,10 @@ def test_options_and_a_conflict_are_told(chat_model: ChatOpenAI, server: OpenAIS
         ({}, "The arguments cannot be used: question: Field required."),
         ({"question": 3}, "The arguments cannot be used: question: "),
         ({"question": QUESTION, "years": "2015-"}, "The arguments cannot be used: years: "),
-        ({"question": QUESTION, "filters": {"year": "2015-"}}, "The arguments cannot be used: filters.year: "),
+        (
+            {"question": QUESTION, "filters": {"year": "2015-"}},
+            "The arguments cannot be used: filters.year: ",
+        ),
     ],
 )
 def test_a_bad_question_is_an_error_that_the_model_reads(
@@ -154,7 +175,9 @@ def test_a_bad_question_is_an_error_that_the_model_reads(
     assert not server.calls
 
 
-def test_failed_calls_are_an_error_that_the_model_reads(tool: BaseTool, server: OpenAIServer) -> None:
+def test_failed_calls_are_an_error_that_the_model_reads(
+    tool: BaseTool, server: OpenAIServer
+) -> None:
     server.script = lambda call: Reply("overloaded", status=503)
     message = tool.invoke(_call({"question": QUESTION}))
     assert message.status == "error"
@@ -167,7 +190,9 @@ def test_what_only_the_developer_can_mend_is_raised() -> None:
     with pytest.raises(InputError, match="top_k"):
         briefcontext_tool(settings={"top_k": 0})
     not_settings: Any = 5
-    with pytest.raises(InputError, match="settings = 5: it should be a valid dictionary or instance of Settings"):
+    with pytest.raises(
+        InputError, match="settings = 5: it should be a valid dictionary or instance of Settings"
+    ):
         briefcontext_tool(settings=not_settings)
 
 
@@ -185,7 +210,9 @@ def _two_questions(call: Call) -> Reply:
 ASKED: Any = {"messages": [("user", "Compare aspirin and vitamin 3.")]}
 
 
-def test_an_agent_asks_two_questions_at_once(tool: BaseTool, chat_model: ChatOpenAI, server: OpenAIServer) -> None:
+def test_an_agent_asks_two_questions_at_once(
+    tool: BaseTool, chat_model: ChatOpenAI, server: OpenAIServer
+) -> None:
     server.script = _two_questions
     server.together = 8
     agent = create_agent(chat_model, [tool], checkpointer=InMemorySaver())
@@ -194,7 +221,9 @@ def test_an_agent_asks_two_questions_at_once(tool: BaseTool, chat_model: ChatOpe
     assert isinstance(asked, AIMessage)
     assert [call["args"]["question"] for call in asked.tool_calls] == QUESTIONS
     assert isinstance(first, ToolMessage)
-    assert [message.tool_call_id for message in (first, second)] == [call["id"] for call in asked.tool_calls]
+    assert [message.tool_call_id for message in (first, second)] == [
+        call["id"] for call in asked.tool_calls
+    ]
     assert all("[1] Title 0. src-0" in message.content for message in (first, second))
     assert all(len(message.artifact["extractions"]) == 4 for message in (first, second))
     assert last.content == "I was told 2 things."
@@ -225,8 +254,12 @@ def test_settings_are_passed_through(
     tool = briefcontext_tool(build_graph(model=chat_model, retriever=disagreeing), settings=to_tool)
     agent: Any = create_agent(chat_model, [tool], context_schema=Settings)
     result = agent.invoke(ASKED, context=None if to_tool else settings)
-    answers = [message.artifact for message in result["messages"] if isinstance(message, ToolMessage)]
-    assert [(answer["route"], len(answer["citations"])) for answer in answers] == [("vanilla", 3)] * 2
+    answers = [
+        message.artifact for message in result["messages"] if isinstance(message, ToolMessage)
+    ]
+    assert [(answer["route"], len(answer["citations"])) for answer in answers] == [
+        ("vanilla", 3)
+    ] * 2
 
 
 class Brief(Settings):
@@ -244,7 +277,11 @@ def test_a_graphs_own_defaults_hold_wherever_no_settings_are_given(
     outer: Any = StateGraph(Case)
     outer.add_node("literature", brief).add_edge(START, "literature")
     told = briefcontext_tool(brief).invoke(_call(asked))
-    for answer in (brief.invoke(asked)["answer"], outer.compile().invoke(asked)["answer"], told.artifact):
+    for answer in (
+        brief.invoke(asked)["answer"],
+        outer.compile().invoke(asked)["answer"],
+        told.artifact,
+    ):
         assert (answer["route"], len(answer["documents"])) == ("vanilla", 3)
     told = briefcontext_tool(brief, settings={"partition_size": 2}).invoke(_call(asked))
     assert (told.artifact["route"], len(told.artifact["documents"])) == ("vanilla", 3)
@@ -252,7 +289,13 @@ def test_a_graphs_own_defaults_hold_wherever_no_settings_are_given(
 
 @pytest.fixture
 def dated(tmp_path: Path) -> Iterator[KnowledgeBase]:
-    build(tmp_path, source("a", *(record(str(year), "Aspirin and stroke.", year=year) for year in range(2000, 2020))))
+    build(
+        tmp_path,
+        source(
+            "a",
+            *(record(str(year), "Aspirin and stroke.", year=year) for year in range(2000, 2020)),
+        ),
+    )
     with KnowledgeBase.open(tmp_path, encoder=HashingEncoder()) as opened:
         yield opened
 
@@ -265,11 +308,15 @@ def test_filters_of_a_call_take_the_place_of_the_settings(given: str, dated: Kno
     tool = briefcontext_tool(graph, settings=to_tool)
 
     def asked(**arguments: Any) -> set[int]:
-        call = AIMessage("", tool_calls=[_call({"question": "Does aspirin help in stroke?", **arguments})])
+        call = AIMessage(
+            "", tool_calls=[_call({"question": "Does aspirin help in stroke?", **arguments})]
+        )
         node: Any = StateGraph(MessagesState, context_schema=Settings)
         node.add_node("tools", ToolNode([tool])).add_edge(START, "tools")
         result = node.compile().invoke({"messages": [call]}, context=None if to_tool else settings)
-        return {int(citation["source_id"]) for citation in result["messages"][-1].artifact["citations"]}
+        return {
+            int(citation["source_id"]) for citation in result["messages"][-1].artifact["citations"]
+        }
 
     assert set() < asked() <= {2018, 2019}
     assert set() < asked(filters={"years": "2003-2005"}) <= {2003, 2004, 2005}
@@ -292,7 +339,9 @@ def test_a_retriever_is_a_tool_whose_text_can_be_cited() -> None:
         response_format="content_and_artifact",
     )
     question = "Which drug is first choice for type 2 diabetes?"
-    message = tool.invoke({"type": "tool_call", "id": "1", "name": tool.name, "args": {"query": question}})
+    message = tool.invoke(
+        {"type": "tool_call", "id": "1", "name": tool.name, "args": {"query": question}}
+    )
     assert len(message.artifact) == 2
     for document in message.artifact:
         assert (
@@ -338,7 +387,9 @@ async def test_the_graph_is_a_node_of_somebody_elses(
     assert result["letter"].startswith("P: Point holds [1].")
 
 
-async def test_a_node_with_keys_of_its_own_calls_the_graph(chat_model: ChatOpenAI, disagreeing: FixedRetriever) -> None:
+async def test_a_node_with_keys_of_its_own_calls_the_graph(
+    chat_model: ChatOpenAI, disagreeing: FixedRetriever
+) -> None:
     inner = build_graph(model=chat_model, retriever=disagreeing)
 
     class Ward(TypedDict, total=False):
@@ -354,11 +405,22 @@ async def test_a_node_with_keys_of_its_own_calls_the_graph(chat_model: ChatOpenA
     builder.add_edge(START, "read").add_edge("read", END)
     outer = builder.compile()
     modes: Any = ["custom", "messages", "values"]
-    parts = [part async for part in outer.astream({"worry": QUESTION}, stream_mode=modes, subgraphs=True)]
+    parts = [
+        part async for part in outer.astream({"worry": QUESTION}, stream_mode=modes, subgraphs=True)
+    ]
     events = [part["event"] for _, mode, part in parts if mode == "custom"]
     tokens = AnswerTokens()
-    streamed = "".join(token["text"] for _, mode, part in parts if mode == "messages" for token in tokens.of(part))
-    assert events == ["retrieved", "route_decided", "answering", "verifying", "verified", "answered"]
+    streamed = "".join(
+        token["text"] for _, mode, part in parts if mode == "messages" for token in tokens.of(part)
+    )
+    assert events == [
+        "retrieved",
+        "route_decided",
+        "answering",
+        "verifying",
+        "verified",
+        "answered",
+    ]
     final = [part for namespace, mode, part in parts if mode == "values" and not namespace][-1]
     assert set(final) == {"worry", "read"}
     assert final["read"]["route"] == "vanilla"

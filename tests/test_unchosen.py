@@ -22,7 +22,17 @@ from tests.questions import build_corpus, open_corpus, question
 
 QUESTION = "Is metformin safe in severe kidney failure?"
 OPTIONS = {"A": "yes", "B": "no"}
-NO_CHOICES = ["N/A", "none", "null", "unknown", "cannot be determined", "insufficient evidence", "-", "—", "A/B"]
+NO_CHOICES = [
+    "N/A",
+    "none",
+    "null",
+    "unknown",
+    "cannot be determined",
+    "insufficient evidence",
+    "-",
+    "—",
+    "A/B",
+]
 SETTINGS = Settings(route="map_reduce", max_retries=0)
 
 
@@ -46,7 +56,9 @@ def _ask(
 
     server.script = script
     reader = LLMReader(chat, force_choice=forced)
-    built = build_graph(reader=reader, retriever=FixedRetriever(documents=make_documents(8, about=0)))
+    built = build_graph(
+        reader=reader, retriever=FixedRetriever(documents=make_documents(8, about=0))
+    )
     asked: Any = {"question": QUESTION, "options": OPTIONS}
     answer: dict[str, Any] = built.invoke(asked, context=settings)["answer"]
     return answer
@@ -57,7 +69,9 @@ def _ask(
 def test_replies_that_there_is_no_choice_choose_nothing(
     words: str, form: str, chat_model: ChatOpenAI, server: OpenAIServer
 ) -> None:
-    answer = _ask(chat_model, server, words, form.format(words), Settings(route="map_reduce", max_retries=0))
+    answer = _ask(
+        chat_model, server, words, form.format(words), Settings(route="map_reduce", max_retries=0)
+    )
     assert [extraction["choice"] for extraction in answer["extractions"]] == [None, None]
     assert answer["choice"] is None
     assert messages(answer, "no_choice") == ["The answer chooses no option."]
@@ -74,7 +88,9 @@ def test_a_choice_that_no_partition_made_is_marked_as_unsupported(
     assert "choice_forced" in kinds(answer, "info")
 
 
-def test_when_not_even_force_brings_a_choice_that_is_said(chat_model: ChatOpenAI, server: OpenAIServer) -> None:
+def test_when_not_even_force_brings_a_choice_that_is_said(
+    chat_model: ChatOpenAI, server: OpenAIServer
+) -> None:
     answer = _ask(chat_model, server, "N/A", "Choice: N/A", forced=True)
     assert answer["choice"] is None
     assert messages(answer, "no_choice") == ["The answer chooses no option."]
@@ -89,14 +105,18 @@ def test_a_choice_of_the_partitions_that_the_answer_does_not_take_is_told(
     assert message.endswith("chose B.")
 
 
-def test_a_choice_of_another_option_than_the_partitions_is_told(chat_model: ChatOpenAI, server: OpenAIServer) -> None:
+def test_a_choice_of_another_option_than_the_partitions_is_told(
+    chat_model: ChatOpenAI, server: OpenAIServer
+) -> None:
     answer = _ask(chat_model, server, "B", "Choice: A", Settings(route="map_reduce", max_retries=0))
     assert (answer["choice"], answer["conflict"]) == ("A", None)
     (message,) = messages(answer, "choice_unsupported")
     assert message.endswith("they chose B.")
 
 
-def test_one_call_that_names_no_option_says_so(chat_model: ChatOpenAI, server: OpenAIServer) -> None:
+def test_one_call_that_names_no_option_says_so(
+    chat_model: ChatOpenAI, server: OpenAIServer
+) -> None:
     answer = _ask(chat_model, server, None, "Choice: N/A", Settings(route="vanilla", max_retries=0))
     assert answer["choice"] is None
     assert kinds(answer, "caution")[0] == "no_choice"
@@ -108,10 +128,14 @@ def test_a_forced_choice_that_the_answer_itself_calls_unsupported_is_marked(
     beginning: str, route: Any, chat_model: ChatOpenAI, server: OpenAIServer
 ) -> None:
     server.script = lambda call: (
-        faithful(call) if call.stage == "extract" else Reply(f"{beginning} kidneys were not studied.\nChoice: B")
+        faithful(call)
+        if call.stage == "extract"
+        else Reply(f"{beginning} kidneys were not studied.\nChoice: B")
     )
     reader = LLMReader(chat_model, force_choice=True)
-    built = build_graph(reader=reader, retriever=FixedRetriever(documents=make_documents(8, about=0)))
+    built = build_graph(
+        reader=reader, retriever=FixedRetriever(documents=make_documents(8, about=0))
+    )
     app = create_app(SETTINGS.model_copy(update={"route": route}), graph=built)
     told = TestClient(app, client=("127.0.0.1", 1), base_url="http://127.0.0.1").post(
         "/api/ask", json={"question": QUESTION, "options": OPTIONS}
@@ -155,5 +179,7 @@ def test_graph_and_experiments_read_one_reply_alike(
         progress=False,
     )
     Run(settings).execute(tmp_path / "run")
-    rows = [json.loads(line) for line in (tmp_path / "run" / "items.jsonl").read_text().splitlines()]
+    rows = [
+        json.loads(line) for line in (tmp_path / "run" / "items.jsonl").read_text().splitlines()
+    ]
     assert [row["choice"] for row in rows] == [choice, choice]

@@ -26,7 +26,10 @@ from tests.test_sources_pdf import pdf
 FINDING = "Aspirin lowered the risk of stroke in men."
 WORD = "http://schemas.openxmlformats.org/wordprocessingml/2006/main"
 BOMB = '<!DOCTYPE x [<!ENTITY a "aaaaaaaaaa">{}]><x>&z;</x>'.format(
-    "".join(f'<!ENTITY {new} "{f"&{old};" * 100}">' for old, new in zip("abcdefghijklm", "bcdefghijklmz", strict=True))
+    "".join(
+        f'<!ENTITY {new} "{f"&{old};" * 100}">'
+        for old, new in zip("abcdefghijklm", "bcdefghijklmz", strict=True)
+    )
 )
 
 
@@ -65,8 +68,16 @@ REFUSED = {
     "no PDF": ("trial.pdf", b"%PDF-1.7\n%%EOF", "cannot be read"),
     "a PDF with a password": ("trial.pdf", pdf(FINDING, password="x"), "needs a password"),
     "a scan": ("trial.pdf", pdf(""), "text recognition"),
-    "too many pages": ("trial.pdf", pdf("Another page.", *[FINDING] * MOST_PAGES), f"has {MOST_PAGES + 1} pages"),
-    "too much text": ("trial.txt", b"word " * (MOST_CHARACTERS // 4), "characters, and at most 300,000"),
+    "too many pages": (
+        "trial.pdf",
+        pdf("Another page.", *[FINDING] * MOST_PAGES),
+        f"has {MOST_PAGES + 1} pages",
+    ),
+    "too much text": (
+        "trial.txt",
+        b"word " * (MOST_CHARACTERS // 4),
+        "characters, and at most 300,000",
+    ),
     "too many bytes": ("trial.txt", b"x" * (MOST_BYTES + 3), "is larger than 8 MiB"),
     "no text": ("trial.txt", b"", "has no text"),
     "no Word document": ("trial.docx", b"PK", "not a DOCX file"),
@@ -89,14 +100,18 @@ def untouched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]
 
 
 def sent(name: str, content: bytes, *, uploads: bool = True, **more: Any) -> Response:
-    page = TestClient(create_app(uploads=uploads), base_url="http://127.0.0.1:8000", client=("127.0.0.1", 1))
+    page = TestClient(
+        create_app(uploads=uploads), base_url="http://127.0.0.1:8000", client=("127.0.0.1", 1)
+    )
     file = {"name": name, "content": b64encode(content).decode()}
     return page.post("/api/ask/file", json={"question": QUESTION, "file": file, **more})
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", FILES)
-def test_a_question_is_answered_from_the_file_alone_and_nothing_of_it_is_kept(name: str, untouched: Path) -> None:
+def test_a_question_is_answered_from_the_file_alone_and_nothing_of_it_is_kept(
+    name: str, untouched: Path
+) -> None:
     told = [json.loads(line) for line in sent(name, FILES[name]).text.splitlines()]
     answer = told[-1]["answer"]
     (citation,) = answer["citations"]
@@ -111,7 +126,9 @@ def test_a_question_is_answered_from_the_file_alone_and_nothing_of_it_is_kept(na
 
 @pytest.mark.slow
 @pytest.mark.parametrize("why", REFUSED)
-def test_what_cannot_be_read_is_refused_with_the_reason_and_nothing_of_it_is_kept(why: str, untouched: Path) -> None:
+def test_what_cannot_be_read_is_refused_with_the_reason_and_nothing_of_it_is_kept(
+    why: str, untouched: Path
+) -> None:
     name, content, reason = REFUSED[why]
     reply = sent(name, content)
     assert (reply.status_code, reply.json()["error"]["kind"]) == (400, "InputError")
@@ -120,10 +137,19 @@ def test_what_cannot_be_read_is_refused_with_the_reason_and_nothing_of_it_is_kep
 
 @pytest.mark.parametrize(
     "file",
-    [None, "x", {}, {"name": "a.txt"}, {"name": "a\0.txt", "content": ""}, {"name": "a.txt", "content": "!"}],
+    [
+        None,
+        "x",
+        {},
+        {"name": "a.txt"},
+        {"name": "a\0.txt", "content": ""},
+        {"name": "a.txt", "content": "!"},
+    ],
 )
 def test_what_is_no_file_is_refused(file: object) -> None:
-    page = TestClient(create_app(uploads=True), base_url="http://127.0.0.1:8000", client=("127.0.0.1", 1))
+    page = TestClient(
+        create_app(uploads=True), base_url="http://127.0.0.1:8000", client=("127.0.0.1", 1)
+    )
     reply = page.post("/api/ask/file", json={"question": QUESTION, "file": file})
     assert (reply.status_code, reply.json()["error"]["kind"]) == (400, "InputError")
 
@@ -143,7 +169,10 @@ def test_a_system_that_cannot_limit_a_process_takes_no_files_and_says_so_at_the_
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setitem(sys.modules, "resource", None)
-    with pytest.raises(InputError, match=r"no limits of time and memory .* Leave out --uploads, or serve from Linux"):
+    with pytest.raises(
+        InputError,
+        match=r"no limits of time and memory .* Leave out --uploads, or serve from Linux",
+    ):
         create_app(uploads=True)
     assert create_app().routes
 
@@ -151,5 +180,9 @@ def test_a_system_that_cannot_limit_a_process_takes_no_files_and_says_so_at_the_
 def test_settings_hold_for_a_file_and_filters_do_not() -> None:
     told = sent("trial.txt", FINDING.encode(), settings={"route": "map_reduce"}).text
     assert json.loads(told.splitlines()[-1])["answer"]["route"] == "map_reduce"
-    assert "One document" in sent("trial.txt", FINDING.encode(), settings={"years": [2015, None]}).text
-    assert sent("trial.txt", FINDING.encode(), settings={"document": "/etc/passwd"}).status_code == 400
+    assert (
+        "One document" in sent("trial.txt", FINDING.encode(), settings={"years": [2015, None]}).text
+    )
+    assert (
+        sent("trial.txt", FINDING.encode(), settings={"document": "/etc/passwd"}).status_code == 400
+    )

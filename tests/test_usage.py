@@ -16,8 +16,20 @@ ASKED: Any = {"question": QUESTION}
 
 def a_call(**fields: Any) -> ModelCall:
     """Make a call that went well."""
-    usual = {"stage": "extract", "model": "m", "status": "ok", "attempt": 1, "input_characters": 400}
-    tokens = {"input_tokens": 100, "cached_input_tokens": 0, "output_tokens": 10, "started": 1.0, "ended": 2.0}
+    usual = {
+        "stage": "extract",
+        "model": "m",
+        "status": "ok",
+        "attempt": 1,
+        "input_characters": 400,
+    }
+    tokens = {
+        "input_tokens": 100,
+        "cached_input_tokens": 0,
+        "output_tokens": 10,
+        "started": 1.0,
+        "ended": 2.0,
+    }
     return ModelCall(**{**usual, **tokens, **fields})  # type: ignore[typeddict-item]
 
 
@@ -54,7 +66,9 @@ def test_the_map_is_set_beside_what_vanilla_really_uses(
 def test_what_was_never_written_is_not_estimated(
     chat_model: ChatOpenAI, server: OpenAIServer, disagreeing: FixedRetriever
 ) -> None:
-    server.script = lambda call: Reply('{"relevant": false}') if call.stage == "extract" else faithful(call)
+    server.script = lambda call: (
+        Reply('{"relevant": false}') if call.stage == "extract" else faithful(call)
+    )
     usage = build_graph(model=chat_model, retriever=disagreeing).invoke(ASKED)["answer"]["usage"]
     assert usage["vanilla_input_tokens"] > 0
     assert (usage["vanilla_output_tokens"], usage["output_ratio"]) == (None, None)

@@ -35,7 +35,11 @@ def source(name: str, numbers: range, given: NDArray[np.float32]) -> EntrySource
             Document(
                 id=f"p{number:05d}",
                 page_content=f"Passage {number} by {name}.",
-                metadata={"source_id": f"p{number:05d}", "year": 1980 + number % 40, "mesh": f"Topic {number % 500}"},
+                metadata={
+                    "source_id": f"p{number:05d}",
+                    "year": 1980 + number % 40,
+                    "mesh": f"Topic {number % 500}",
+                },
             ),
             vector,
         )
@@ -72,7 +76,9 @@ def folder(built: Path, tmp_path: Path) -> Path:
     return shutil.copytree(built, tmp_path / "kb")
 
 
-def recall(base: KnowledgeBase, held: dict[str, NDArray[np.float32]], filters: Filters | None = None) -> float:
+def recall(
+    base: KnowledgeBase, held: dict[str, NDArray[np.float32]], filters: Filters | None = None
+) -> float:
     """How many of the 16 nearest a search finds."""
     ids, matrix = list(held), np.stack(list(held.values()))
     shares = []
@@ -111,7 +117,9 @@ def test_an_update_adds_to_the_index_until_much_has_changed(folder: Path) -> Non
         for update in range(3):
             numbers = range(100 * update, 100 * update + 200)
             build(folder, source(f"u{update}", numbers, vectors(200, 20 + update)), encoder=ENCODER)
-            held |= {f"p{n:05d}": v for n, v in zip(numbers, vectors(200, 20 + update), strict=True)}
+            held |= {
+                f"p{n:05d}": v for n, v in zip(numbers, vectors(200, 20 + update), strict=True)
+            }
             segments.append(indexed(folder)["vector_idx"])
             assert recall(base, held) >= 0.98
     assert segments[0] == 2
@@ -119,9 +127,16 @@ def test_an_update_adds_to_the_index_until_much_has_changed(folder: Path) -> Non
 
 
 @pytest.mark.parametrize(
-    "filters", [Filters(first_year=2010), Filters(mesh=("Topic 7",)), Filters(first_year=1990, last_year=1991)]
+    "filters",
+    [
+        Filters(first_year=2010),
+        Filters(mesh=("Topic 7",)),
+        Filters(first_year=1990, last_year=1991),
+    ],
 )
-def test_a_filter_leaves_k_passages_wherever_they_lie(base: KnowledgeBase, filters: Filters) -> None:
+def test_a_filter_leaves_k_passages_wherever_they_lie(
+    base: KnowledgeBase, filters: Filters
+) -> None:
     held = {
         f"p{number:05d}": vector
         for number, vector in enumerate(vectors(SIZE, 1))
@@ -137,7 +152,9 @@ def test_what_a_filter_leaves_is_found_also_where_few_partitions_are_looked_into
     far = -vectors(1, 1)[0]
     some = np.tile(far, (30, 1)) + 0.01 * vectors(30, 5)
     given = [
-        VectorDocument(Document(id=f"far{n}", page_content="Far.", metadata={"mesh": "Distant"}), vector)
+        VectorDocument(
+            Document(id=f"far{n}", page_content="Far.", metadata={"mesh": "Distant"}), vector
+        )
         for n, vector in enumerate(some.astype(np.float32))
     ]
     build(folder, EntrySource(given, name="far", fingerprint="sha256:far"), encoder=ENCODER)
@@ -156,9 +173,13 @@ def test_the_index_is_trained_again_when_the_base_has_grown_several_times(folder
 
 
 @pytest.mark.parametrize("effort", ["0", "much", "101", ""])
-def test_an_effort_that_is_none_is_refused(base: KnowledgeBase, monkeypatch: pytest.MonkeyPatch, effort: str) -> None:
+def test_an_effort_that_is_none_is_refused(
+    base: KnowledgeBase, monkeypatch: pytest.MonkeyPatch, effort: str
+) -> None:
     monkeypatch.setenv("BRIEFCONTEXT_SEARCH_EFFORT", effort)
-    with pytest.raises(InputError, match=r"BRIEFCONTEXT_SEARCH_EFFORT is .*: set it to a number from 1"):
+    with pytest.raises(
+        InputError, match=r"BRIEFCONTEXT_SEARCH_EFFORT is .*: set it to a number from 1"
+    ):
         base.search_by_vector(vectors(1, 1)[0], 16)
 
 

@@ -14,7 +14,13 @@ from tests.test_package import ROOT
 
 pytestmark = pytest.mark.slow
 PAIRS = [
-    {"id": str(place), "claim": f"Toy claim {place}.", "title": "Toy", "sentences": ["It is so."], "label": label}
+    {
+        "id": str(place),
+        "claim": f"Toy claim {place}.",
+        "title": "Toy",
+        "sentences": ["It is so."],
+        "label": label,
+    }
     for place, label in enumerate(["supported", "contradicted", "not_stated"])
 ]
 
@@ -29,9 +35,19 @@ def run(tmp_path: Path, server: OpenAIServer) -> Any:
     def run(*arguments: str) -> Any:
         figures = tmp_path / "figures.json"
         figures.unlink(missing_ok=True)
-        command = [sys.executable, "benchmarks/verify.py", "--data", str(tmp_path), "--json", str(figures), *arguments]
+        command = [
+            sys.executable,
+            "benchmarks/verify.py",
+            "--data",
+            str(tmp_path),
+            "--json",
+            str(figures),
+            *arguments,
+        ]
         environment = {"OPENAI_API_KEY": "none", "OPENAI_BASE_URL": server.url, "PATH": ""}
-        subprocess.run(command, cwd=ROOT, env=environment, check=True, capture_output=True, timeout=120)
+        subprocess.run(
+            command, cwd=ROOT, env=environment, check=True, capture_output=True, timeout=120
+        )
         return json.loads(figures.read_text(encoding="utf-8")) if figures.exists() else None
 
     return run
@@ -54,14 +70,22 @@ def test_a_chat_model_is_measured_by_label(run: Any, server: OpenAIServer) -> No
     assert figures["used"]["calls"] == len(server.verifications) == 3
 
 
-def test_a_batch_is_exported_and_its_results_are_measured(run: Any, server: OpenAIServer, tmp_path: Path) -> None:
+def test_a_batch_is_exported_and_its_results_are_measured(
+    run: Any, server: OpenAIServer, tmp_path: Path
+) -> None:
     batch = ["--model", "openai:judge", "--work", str(tmp_path / "batch")]
     assert run(*batch, "--batch", "export") is None
-    requests = [json.loads(line) for line in (tmp_path / "batch" / "requests-001.jsonl").read_text().splitlines()]
+    requests = [
+        json.loads(line)
+        for line in (tmp_path / "batch" / "requests-001.jsonl").read_text().splitlines()
+    ]
     replies = tmp_path / "replies.jsonl"
     with replies.open("w", encoding="utf-8") as file:
         for request in requests:
-            message = {"role": "assistant", "content": judge(request["body"]["messages"][-1]["content"])}
+            message = {
+                "role": "assistant",
+                "content": judge(request["body"]["messages"][-1]["content"]),
+            }
             body = {"id": "1", "object": "chat.completion", "created": 0, "model": "judge"}
             body |= {"choices": [{"index": 0, "message": message, "finish_reason": "stop"}]}
             response = {"status_code": 200, "body": body}

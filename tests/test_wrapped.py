@@ -15,7 +15,10 @@ from briefcontext.errors import InputError
 from briefcontext.retrievers.ranking_retriever import WrappedRetriever, as_passages
 
 QUESTION = "Does aspirin lower the risk of stroke?"
-DOCUMENTS = [Document(id=f"d{i}", page_content=f"Aspirin, trial {i}.", metadata={"year": 2000 + i}) for i in range(6)]
+DOCUMENTS = [
+    Document(id=f"d{i}", page_content=f"Aspirin, trial {i}.", metadata={"year": 2000 + i})
+    for i in range(6)
+]
 
 
 def ids(documents: list[Document]) -> list[str]:
@@ -27,7 +30,9 @@ class ListRetriever(BaseRetriever):
 
     documents: list[Document]
 
-    def _get_relevant_documents(self, query: str, *, run_manager: CallbackManagerForRetrieverRun) -> list[Document]:
+    def _get_relevant_documents(
+        self, query: str, *, run_manager: CallbackManagerForRetrieverRun
+    ) -> list[Document]:
         return self.documents
 
 
@@ -45,7 +50,9 @@ class FieldRetriever(ListRetriever):
 
     top_k: int = 2
 
-    def _get_relevant_documents(self, query: str, *, run_manager: CallbackManagerForRetrieverRun) -> list[Document]:
+    def _get_relevant_documents(
+        self, query: str, *, run_manager: CallbackManagerForRetrieverRun
+    ) -> list[Document]:
         return self.documents[: self.top_k]
 
 
@@ -54,7 +61,9 @@ class SearchKwargsRetriever(ListRetriever):
 
     search_kwargs: dict[str, Any] = {"skip": 1}  # noqa: RUF012
 
-    def _get_relevant_documents(self, query: str, *, run_manager: CallbackManagerForRetrieverRun) -> list[Document]:
+    def _get_relevant_documents(
+        self, query: str, *, run_manager: CallbackManagerForRetrieverRun
+    ) -> list[Document]:
         skip = self.search_kwargs["skip"]
         return self.documents[skip : skip + self.search_kwargs.get("k", 2)]
 
@@ -80,7 +89,10 @@ async def test_a_wrapped_retriever_is_asked_for_k(retriever: Any, expected: list
 def test_blank_documents_are_left_out() -> None:
     documents = [Document(id="blank", page_content=" \n"), *DOCUMENTS]
     found = WrappedRetriever(retriever=ListRetriever(documents=documents), k=2).invoke(QUESTION)
-    assert [(document.id, document.metadata["rank"]) for document in found] == [("d0", 1), ("d1", 2)]
+    assert [(document.id, document.metadata["rank"]) for document in found] == [
+        ("d0", 1),
+        ("d1", 2),
+    ]
 
 
 def test_a_vector_store_keeps_its_own_search_options() -> None:
@@ -103,7 +115,8 @@ def test_a_vector_store_keeps_its_own_search_options() -> None:
 )
 def test_scores_are_kept_when_they_can_be_scores(scores: list[Any], expected: list[float]) -> None:
     documents = [
-        Document(id=str(place), page_content="text", metadata={"score": score}) for place, score in enumerate(scores)
+        Document(id=str(place), page_content="text", metadata={"score": score})
+        for place, score in enumerate(scores)
     ]
     found = WrappedRetriever(retriever=ListRetriever(documents=documents)).invoke(QUESTION)
     assert [document.metadata["score"] for document in found] == pytest.approx(expected)
@@ -120,7 +133,10 @@ def test_what_returns_no_documents_is_refused(result: object) -> None:
     [
         (["Aspirin helps."], "it returned 'Aspirin helps.', and not a list of documents"),
         ([Document.model_construct(page_content=None, metadata={})], "a text as page_content"),
-        ([Document.model_construct(page_content="Aspirin helps.", metadata=None)], "a dict as metadata"),
+        (
+            [Document.model_construct(page_content="Aspirin helps.", metadata=None)],
+            "a dict as metadata",
+        ),
     ],
 )
 def test_a_document_that_is_none_is_shown(result: object, told: str) -> None:
@@ -137,7 +153,9 @@ def test_what_is_no_retriever_is_refused() -> None:
     ("document", "expected"),
     [
         (
-            Document(id="u1", page_content="text", metadata={"source": "guide.pdf", "start_index": 40}),
+            Document(
+                id="u1", page_content="text", metadata={"source": "guide.pdf", "start_index": 40}
+            ),
             {
                 "source_id": "guide.pdf",
                 "title": "",
@@ -148,11 +166,19 @@ def test_what_is_no_retriever_is_refused() -> None:
             },
         ),
         (Document(id="u1", page_content="text"), {"source_id": "u1", "start": 0, "end": 4}),
-        (Document(page_content="text", metadata={"source": "a.csv", "row": 3, "pmid": 31}), {"source_id": "31"}),
+        (
+            Document(page_content="text", metadata={"source": "a.csv", "row": 3, "pmid": 31}),
+            {"source_id": "31"},
+        ),
         (
             Document(
                 page_content="text",
-                metadata={"uid": "31", "Title": "Bees", "Published": "2011-5-3", "Copyright Information": ""},
+                metadata={
+                    "uid": "31",
+                    "Title": "Bees",
+                    "Published": "2011-5-3",
+                    "Copyright Information": "",
+                },
             ),
             {
                 **{"source_id": "31", "pmid": "31", "title": "Bees", "year": "2011-5-3"},
@@ -164,20 +190,30 @@ def test_what_is_no_retriever_is_refused() -> None:
             {"source_id": "31"},
         ),
         (
-            Document(page_content="text", metadata={"title": None, "start": "00:10", "end": 9.5, "start_index": -1}),
+            Document(
+                page_content="text",
+                metadata={"title": None, "start": "00:10", "end": 9.5, "start_index": -1},
+            ),
             {"title": "", "start": 0, "end": 4, "start_index": -1},
         ),
         (
-            Document(page_content="text", metadata={"start": True, "end": False, "chunk_index": True}),
+            Document(
+                page_content="text", metadata={"start": True, "end": False, "chunk_index": True}
+            ),
             {"start": 0, "end": 4, "chunk_index": 0},
         ),
         (
-            Document(page_content="text", metadata={"chunk_index": 3, "start": 7, "end": 20, "kind": "page"}),
+            Document(
+                page_content="text",
+                metadata={"chunk_index": 3, "start": 7, "end": 20, "kind": "page"},
+            ),
             {"chunk_index": 3, "start": 7, "end": 20, "kind": "page"},
         ),
     ],
 )
-def test_documents_from_elsewhere_become_passages(document: Document, expected: dict[str, Any]) -> None:
+def test_documents_from_elsewhere_become_passages(
+    document: Document, expected: dict[str, Any]
+) -> None:
     (passage,) = as_passages([document])
     assert passage.id
     assert passage.page_content == document.page_content

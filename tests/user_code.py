@@ -31,7 +31,9 @@ def settings(folder: Path) -> list[Settings]:
         Settings(years="2015-", publication_types=["randomized trial"], languages=("eng",)),
         Settings(years=(2015, None), journals=["BMJ"], mesh=[]),
         Settings(years=[2015, 2020], knowledge_base=str(folder)),
-        Settings(model="openai:gpt-4o-mini", model_arguments={"top_p": 0.9}, route="map_reduce", top_k=8),
+        Settings(
+            model="openai:gpt-4o-mini", model_arguments={"top_p": 0.9}, route="map_reduce", top_k=8
+        ),
     ]
 
 
@@ -46,9 +48,15 @@ async def ask_own_graph(store: InMemoryVectorStore, documents: list[Document]) -
     assert_type(mine.invoke(asked, context=Settings(top_k=8))["answer"], Answer)
     mine.invoke(asked, top_k=8)  # type: ignore[call-arg]
     await mine.ainvoke({"question": "Is it so?", "documents": documents}, context={"top_k": 8})
-    mine.batch([{"question": "Is it so?"}, {"question": "And in children?", "earlier": ["Is it so?"]}])
-    parts: list[object] = list(graph.stream(asked, context={"route": "vanilla"}, stream_mode=["custom", "messages"]))
-    return parts + [event async for event in graph.astream(asked, stream_mode="custom", context={"top_k": 4})]
+    mine.batch(
+        [{"question": "Is it so?"}, {"question": "And in children?", "earlier": ["Is it so?"]}]
+    )
+    parts: list[object] = list(
+        graph.stream(asked, context={"route": "vanilla"}, stream_mode=["custom", "messages"])
+    )
+    return parts + [
+        event async for event in graph.astream(asked, stream_mode="custom", context={"top_k": 4})
+    ]
 
 
 class Shortest:

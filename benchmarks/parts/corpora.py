@@ -17,7 +17,15 @@ from briefcontext.knowledge.encoders import Encoder
 from briefcontext.knowledge.sources.files import open_sources
 
 _UNSAFE_DISTRACTORS = {
-    *("pmc:PMC5299497", "pmc:PMC5818014", "pmc:PMC5976950", "s2:1259280", "s2:2485101", "s2:9646449", "s2:11390393"),
+    *(
+        "pmc:PMC5299497",
+        "pmc:PMC5818014",
+        "pmc:PMC5976950",
+        "s2:1259280",
+        "s2:2485101",
+        "s2:9646449",
+        "s2:11390393",
+    ),
     *("s2:11659421", "s2:13011249", "s2:19384430", "s2:23974474", "s2:26118532", "s2:51817902"),
 }
 """They share text with a gold passage of BioASQ."""
@@ -47,18 +55,26 @@ class Corpus:
 
     def among(self, distractors: Iterable[Document]) -> "Corpus":
         """With passages of other collections added."""
-        return replace(self, name=f"{self.name} + distractors", passages=[*self.passages, *distractors])
+        return replace(
+            self, name=f"{self.name} + distractors", passages=[*self.passages, *distractors]
+        )
 
 
 def read_bioasq(data: Path) -> Corpus:
     """The passages of BioASQ, and its yes/no questions."""
-    questions = [question for question in read_questions(data, "bioasq") if question.kind == "yesno"]
+    questions = [
+        question for question in read_questions(data, "bioasq") if question.kind == "yesno"
+    ]
     return Corpus("BioASQ yes/no", _documents(data / "bioasq" / "corpus.jsonl.gz"), questions)
 
 
 def read_pubmedqa(data: Path) -> Corpus:
     """The abstracts of PubMedQA, without their conclusions, and its questions."""
-    return Corpus("PubMedQA", _documents(data / "pubmedqa" / "corpus.jsonl.gz"), read_questions(data, "pubmedqa"))
+    return Corpus(
+        "PubMedQA",
+        _documents(data / "pubmedqa" / "corpus.jsonl.gz"),
+        read_questions(data, "pubmedqa"),
+    )
 
 
 def read_distractors(data: Path) -> list[Document]:
@@ -78,16 +94,25 @@ def read_questions(data: Path, name: str) -> list[Question]:
     rows = list(read_rows(data / name / "queries.jsonl"))
     gold: dict[str, set[str]] = {}
     for row in rows:
-        gold.setdefault(row["question"], set()).update(row.get("gold_pmids_in_corpus") or row["gold_pmids"])
+        gold.setdefault(row["question"], set()).update(
+            row.get("gold_pmids_in_corpus") or row["gold_pmids"]
+        )
     return [
-        Question(str(row["id"]), row["question"], frozenset(gold[row["question"]]), row.get("type", "")) for row in rows
+        Question(
+            str(row["id"]), row["question"], frozenset(gold[row["question"]]), row.get("type", "")
+        )
+        for row in rows
     ]
 
 
 def read_rows(path: Path) -> Iterator[dict[str, Any]]:
     """The rows of a file of JSON lines, which may be compressed."""
     _check(path)
-    with gzip.open(path, "rt", encoding="utf-8") if path.suffix == ".gz" else path.open(encoding="utf-8") as file:
+    with (
+        gzip.open(path, "rt", encoding="utf-8")
+        if path.suffix == ".gz"
+        else path.open(encoding="utf-8") as file
+    ):
         yield from map(json.loads, file)
 
 
@@ -98,12 +123,20 @@ def overlaps(place: tuple[int, int], spans: Spans) -> bool:
 
 def _documents(path: Path) -> list[Document]:
     _check(path)
-    return [entry for source in open_sources(path) for entry in source.entries() if isinstance(entry, Document)]
+    return [
+        entry
+        for source in open_sources(path)
+        for entry in source.entries()
+        if isinstance(entry, Document)
+    ]
 
 
 def _check(path: Path) -> None:
     if not path.exists():
-        raise SystemExit(f"There is no {path}. Name the folder that holds {path.parent.name}/{path.name}: --data DIR")
+        raise SystemExit(
+            f"There is no {path}. Name the folder that holds {path.parent.name}/{path.name}: "
+            f"--data DIR"
+        )
 
 
 class CachedEncoder:
@@ -111,7 +144,9 @@ class CachedEncoder:
 
     def __init__(self, encoder: Encoder, folder: Path) -> None:
         self.encoder = encoder
-        name = hashlib.sha256(f"{encoder.name} {encoder.revision} {encoder.text_format}".encode()).hexdigest()[:16]
+        name = hashlib.sha256(
+            f"{encoder.name} {encoder.revision} {encoder.text_format}".encode()
+        ).hexdigest()[:16]
         folder.mkdir(parents=True, exist_ok=True)
         self._path = folder / f"{name}.vectors"
         self._row = np.dtype([("key", "V16"), ("vector", np.float32, (encoder.dimension,))])

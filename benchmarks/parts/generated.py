@@ -1,14 +1,17 @@
 """Generated literature in the layout of NCBI's MedCPT chunks: vectors as hard to search as real ones, with a text each.
 
-A vector is the sum of a mean, of the centres of the topics that its passage belongs to, from the broadest to the
-narrowest, and of what is its own; each part is normally distributed with one decaying spectrum. All levels of topics
-have the same share, so that a corpus looks alike at every size, as real ones do: with few, large topics an index does
-best when it has as many partitions. A question is a passage's vector of which a part is exchanged. The shares were
-fitted to minilm's vectors of real passages and questions: the recall of the same index over both, by the partitions
-looked into, and the similarities of the nearest 1 to 1,000 passages (docs/benchmarks.md).
+A vector is the sum of a mean, of the centres of the topics that its passage belongs to, from the
+broadest to the narrowest, and of what is its own; each part is normally distributed with one
+decaying spectrum. All levels of topics
+have the same share, so that a corpus looks alike at every size, as real ones do: with few, large
+topics an index does best when it has as many partitions. A question is a passage's vector of which
+a part is exchanged. The shares were fitted to minilm's vectors of real passages and questions: the
+recall of the same index over both, by the partitions looked into, and the similarities of the
+nearest 1 to 1,000 passages (docs/benchmarks.md).
 
-A text is words drawn by Zipf's law, about as many as an abstract in PubMed has, some of them again and again. A
-question's words are those of its passage. So the lists of passages by term are as long as real ones.
+A text is words drawn by Zipf's law, about as many as an abstract in PubMed has, some of them again
+and again. A question's words are those of its passage. So the lists of passages by term are as long
+as real ones.
 """
 
 import json
@@ -85,7 +88,9 @@ class Literature:
         terms = np.searchsorted(self._zipf, random.random((BLOCK, TERMS)))
         # A few of its terms are what a text is about.
         again = np.take_along_axis(terms, random.integers(TERMS // 3, size=(BLOCK, REPEATS)), 1)
-        functions = VOCABULARY + random.integers(len(FUNCTIONS.split()), size=(BLOCK, FUNCTION_WORDS))
+        functions = VOCABULARY + random.integers(
+            len(FUNCTIONS.split()), size=(BLOCK, FUNCTION_WORDS)
+        )
         for row in random.permuted(np.hstack([terms, again, functions]), axis=1):
             yield " ".join(map(self._words.__getitem__, row.tolist()))
 
@@ -97,7 +102,9 @@ class Literature:
         asked = []
         for text, vector in islice(zip(self.texts(0), vectors, strict=True), count):
             terms = sorted(set(text.split()).difference(FUNCTIONS.split()))
-            asked.append(Question(" ".join(random.choice(terms, QUESTION_TERMS, replace=False)), vector))
+            asked.append(
+                Question(" ".join(random.choice(terms, QUESTION_TERMS, replace=False)), vector)
+            )
         return asked
 
     def _random(self, block: int, what: int) -> np.random.Generator:
@@ -114,7 +121,10 @@ class Literature:
         for centres in self._centres:
             topic = topic * CHILDREN + random.integers(CHILDREN, size=BLOCK)
             # Knuth's multiplicative hash spreads the topics over the centres.
-            made += np.float32((TOPICAL / LEVELS) ** 0.5) * centres[topic * 2_654_435_761 % (1 << 32) * CENTRES >> 32]
+            made += (
+                np.float32((TOPICAL / LEVELS) ** 0.5)
+                * centres[topic * 2_654_435_761 % (1 << 32) * CENTRES >> 32]
+            )
         return made
 
     def _unit(self, own: NDArray[np.float32]) -> NDArray[np.float32]:
@@ -164,7 +174,11 @@ def write_update(folder: Path, size: int, records: int) -> None:
 
 
 def write_chunk(
-    folder: Path, name: str, numbers: Sequence[int], texts: Iterable[str], vectors: Iterable[NDArray[np.float32]]
+    folder: Path,
+    name: str,
+    numbers: Sequence[int],
+    texts: Iterable[str],
+    vectors: Iterable[NDArray[np.float32]],
 ) -> None:
     """Write one chunk's three files; half precision, which a base keeps, makes the vectors' half as large."""
     shape = (len(numbers), DIMENSION)

@@ -23,7 +23,11 @@ OPENINGS = 5
 """Each until a first passage is read; the median counts."""
 WARMING = 20
 """Questions that are asked before time is taken: they fill the caches of indexes."""
-FILTERS = {"": Filters(), ", a tenth": Filters(first_year=2020), ", a hundredth": Filters(mesh=(heading(7),))}
+FILTERS = {
+    "": Filters(),
+    ", a tenth": Filters(first_year=2020),
+    ", a hundredth": Filters(mesh=(heading(7),)),
+}
 TIMES = ("median ms", "p95 ms", "CPU ms")
 """Milliseconds of a call."""
 
@@ -76,8 +80,13 @@ def counted(spent: dict[str, NDArray[np.float64]], what: str) -> Iterator[None]:
 def build(chunks: Path, folder: Path) -> dict[str, Any]:
     """Build or update a base from the chunks in a folder: seconds and CPU-seconds of all and of its parts."""
     spent = {what: np.zeros(2) for what in ("all", "vector index", "other indexes")}
-    for method, what in (("create_index", "vector index"), ("create_scalar_index", "other indexes")):
-        setattr(lance.LanceDataset, method, counted(spent, what)(getattr(lance.LanceDataset, method)))
+    for method, what in (
+        ("create_index", "vector index"),
+        ("create_scalar_index", "other indexes"),
+    ):
+        setattr(
+            lance.LanceDataset, method, counted(spent, what)(getattr(lance.LanceDataset, method))
+        )
     began = time.time()
     with counted(spent, "all"):
         report = build_knowledge_base(open_sources(chunks), folder, encoder=Given())
@@ -92,8 +101,8 @@ def build(chunks: Path, folder: Path) -> dict[str, Any]:
 def ask(folder: Path, asked: list[Question], cached: float = 1.0) -> dict[str, Any]:
     """Open a base and ask it, in all ways; Lance itself is loaded before the clock starts.
 
-    The times of each way in milliseconds, and the PMIDs that dense searches find. `cached`: the share of its
-    usual size that the cache of indexes has.
+    The times of each way in milliseconds, and the PMIDs that dense searches find. `cached`: the
+    share of its usual size that the cache of indexes has.
     """
     table.INDEX_CACHE_BYTES = int(table.INDEX_CACHE_BYTES * cached)
     opened = []
@@ -115,11 +124,15 @@ def ask(folder: Path, asked: list[Question], cached: float = 1.0) -> dict[str, A
             times, answers = timed(search, [(question.text,) for question in asked])
             figures |= {f"{way}: {what}": time for what, time in times.items()}
             if way.startswith("dense"):
-                figures["found"][way] = [[int(str(document.id)) for document in found] for found in answers]
+                figures["found"][way] = [
+                    [int(str(document.id)) for document in found] for found in answers
+                ]
     return {"opening, s": np.median(opened), **figures}
 
 
-def timed(ask: Callable[..., Any], questions: Sequence[tuple[Any, ...]]) -> tuple[dict[str, float], list[Any]]:
+def timed(
+    ask: Callable[..., Any], questions: Sequence[tuple[Any, ...]]
+) -> tuple[dict[str, float], list[Any]]:
     """The `TIMES` of a call, and what the calls return."""
     taken, cpu, answers = [], time.process_time(), []
     for question in questions:
@@ -139,14 +152,19 @@ def exact(chunks: Path, size: int, questions: list[Question]) -> dict[str, list[
         "dense, a tenth": np.array([year(number) >= 2020 for number in range(size)]),
         "dense, a hundredth": np.array([heading(number) == heading(7) for number in range(size)]),
     }
-    best = {name: (np.empty((len(asked), 0), np.float32), np.empty((len(asked), 0), np.int64)) for name in masks}
+    best = {
+        name: (np.empty((len(asked), 0), np.float32), np.empty((len(asked), 0), np.int64))
+        for name in masks
+    }
     for start, vectors in read_vectors(chunks, size):
         scores = asked @ vectors.T
         for name, mask in masks.items():
             places = np.flatnonzero(mask[start : start + len(vectors)])
             held, numbers = best[name]
             held = np.hstack([held, scores[:, places]])
-            numbers = np.hstack([numbers, np.broadcast_to(start + places, (len(asked), len(places)))])
+            numbers = np.hstack(
+                [numbers, np.broadcast_to(start + places, (len(asked), len(places)))]
+            )
             order = np.argsort(-held, axis=1)[:, :K]
             best[name] = np.take_along_axis(held, order, 1), np.take_along_axis(numbers, order, 1)
     return {name: (numbers + FIRST_PMID).tolist() for name, (_, numbers) in best.items()}
@@ -154,4 +172,11 @@ def exact(chunks: Path, size: int, questions: list[Question]) -> dict[str, list[
 
 def recall(found: list[list[int]], wanted: list[list[int]]) -> float:
     """The mean share of the wanted ones that were found."""
-    return float(np.mean([len(set(ours) & set(best)) / len(best) for ours, best in zip(found, wanted, strict=True)]))
+    return float(
+        np.mean(
+            [
+                len(set(ours) & set(best)) / len(best)
+                for ours, best in zip(found, wanted, strict=True)
+            ]
+        )
+    )

@@ -15,7 +15,10 @@ Row = dict[str, Any]
 WIDTH = 200
 """Of the tables where there is no terminal."""
 _OPTIONS: dict[str, dict[str, Any]] = {
-    "--data": {"default": Path(__file__).resolve().parents[3] / "shared" / "data", "help": "folder of the data sets"},
+    "--data": {
+        "default": Path(__file__).resolve().parents[3] / "shared" / "data",
+        "help": "folder of the data sets",
+    },
     "--cache": {"metavar": "DIR", "help": "keep vectors there for another run"},
     "--work": {"metavar": "DIR", "help": "folder for knowledge bases; default: a temporary one"},
     "--json": {"metavar": "FILE", "help": "write the figures there, too"},
@@ -30,7 +33,9 @@ def options(doc: str | None, *names: str) -> argparse.ArgumentParser:
     return parser
 
 
-def show(title: str, rows: Sequence[Row], forms: Mapping[str, str] | None = None, form: str = ".1%") -> None:
+def show(
+    title: str, rows: Sequence[Row], forms: Mapping[str, str] | None = None, form: str = ".1%"
+) -> None:
     """Print rows as a table; a row that lacks a column has a blank there.
 
     `forms` are the formats of the columns' fractions by name, and `form` is that of the others.
@@ -41,7 +46,9 @@ def show(title: str, rows: Sequence[Row], forms: Mapping[str, str] | None = None
         words = any(isinstance(row.get(column), str) for row in rows)
         table.add_column(column, justify="left" if words else "right")
     for row in rows:
-        table.add_row(*(_written(row.get(column), (forms or {}).get(column, form)) for column in columns))
+        table.add_row(
+            *(_written(row.get(column), (forms or {}).get(column, form)) for column in columns)
+        )
     Console(width=None if sys.stdout.isatty() else WIDTH).print(table)
 
 

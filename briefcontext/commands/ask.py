@@ -21,7 +21,10 @@ _OPTION = re.compile(r"\s*\w\s*=.+", re.DOTALL)
 @takes(*SETTINGS)
 def ask(
     words: Annotated[
-        list[str] | None, typer.Argument(metavar="QUESTION", help="The question, in quotes; - reads it from the input.")
+        list[str] | None,
+        typer.Argument(
+            metavar="QUESTION", help="The question, in quotes; - reads it from the input."
+        ),
     ] = None,
     questions: Annotated[
         str | None,
@@ -31,7 +34,8 @@ def ask(
         ),
     ] = None,
     at_once: Annotated[
-        int | None, typer.Option(min=1, help="With --questions: questions asked at the same time. Default: 8.")
+        int | None,
+        typer.Option(min=1, help="With --questions: questions asked at the same time. Default: 8."),
     ] = None,
     options: Annotated[
         list[str] | None,
@@ -40,10 +44,13 @@ def ask(
     earlier: Annotated[
         list[str] | None,
         typer.Option(
-            metavar="QUESTION", help="A question asked before, to which this is a follow-up that the model rewrites."
+            metavar="QUESTION",
+            help="A question asked before, to which this is a follow-up that the model rewrites.",
         ),
     ] = None,
-    as_json: Annotated[bool, output_option("--json", help="Print the answer as one JSON object.")] = False,
+    as_json: Annotated[
+        bool, output_option("--json", help="Print the answer as one JSON object.")
+    ] = False,
     references: Annotated[
         Literal["ris", "bibtex", "nlm"] | None,
         output_option(help="Print what the answer cites, for a reference manager."),
@@ -60,7 +67,8 @@ def ask(
         question, choices = _question_and_options(words or [], options or [])
     elif words or options or earlier or references:
         raise InputError(
-            "--questions names a file of questions and prints JSON: leave out QUESTION, --options, --earlier and "
+            "--questions names a file of questions and prints JSON: leave out QUESTION, --options, "
+            "--earlier and "
             "--references."
         )
     if references and as_json:
@@ -89,18 +97,26 @@ def ask(
 
 
 def prompts(
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Folder to write them to; made where it is missing.")],
+    folder: Annotated[
+        Path,
+        typer.Argument(metavar="DIR", help="Folder to write them to; made where it is missing."),
+    ],
 ) -> None:
     """Write the bundled prompts to a folder, to be changed there and given with --prompts."""
     from briefcontext.prompts import BUNDLED
 
     files = {folder / f"{name}.txt": text for name, text in sorted(BUNDLED.texts.items())}
     if there := sum(file.exists() for file in files):
-        raise InputError(f"{folder} holds {there} of the {len(files)} prompts already: name another folder.")
+        raise InputError(
+            f"{folder} holds {there} of the {len(files)} prompts already: name another folder."
+        )
     folder.mkdir(parents=True, exist_ok=True)
     for file, text in files.items():
         file.write_text(text, encoding="utf-8")
-    typer.echo(f"Wrote {len(files)} prompts to {folder}. Delete those that stay as they are: they then follow updates.")
+    typer.echo(
+        f"Wrote {len(files)} prompts to {folder}. Delete those that stay as they are: they then "
+        f"follow updates."
+    )
 
 
 def _ask_many(data_set: str, settings: "Settings", at_once: int) -> int:
@@ -133,5 +149,7 @@ def _question_and_options(words: list[str], options: list[str]) -> tuple[str, di
     if len(rest) != 1:
         what = "There is no question" if not rest else f"{len(rest)} arguments are not one question"
         raise InputError(f'{what}. Ask one, in quotes: briefcontext ask "Is … ?"')
-    question = sys.stdin.buffer.read().decode("utf-8", "surrogateescape") if rest == ["-"] else rest[0]
+    question = (
+        sys.stdin.buffer.read().decode("utf-8", "surrogateescape") if rest == ["-"] else rest[0]
+    )
     return question, choices

@@ -56,7 +56,9 @@ class ProgressBars(Progress):
         elapsed = self._clock() - self._begun
         rate = progress.vectors / elapsed if elapsed else 0
         speed = f"{counted(progress.counts.read, 'record')}, {rate:,.0f} passages/s"
-        self.update(self._sources[name], completed=progress.consumed, total=progress.size, counted=speed)
+        self.update(
+            self._sources[name], completed=progress.consumed, total=progress.size, counted=speed
+        )
         read = progress.consumed / progress.size if progress.size else 0
         twentieth = int((progress.source_number - 1 + read) / max(progress.source_count, 1) * 20)
         if self.disable and progress.source and twentieth > self._printed:
@@ -66,7 +68,9 @@ class ProgressBars(Progress):
 
 def index(
     paths: Annotated[list[str], typer.Argument(metavar="SOURCE…", help="Files, folders or globs.")],
-    kb: Annotated[str, typer.Option("--kb", help="Folder of the knowledge base to build or to update.")],
+    kb: Annotated[
+        str, typer.Option("--kb", help="Folder of the knowledge base to build or to update.")
+    ],
     encoder: Annotated[
         str | None,
         typer.Option(
@@ -74,7 +78,9 @@ def index(
             "own, and e5 for a new one."
         ),
     ] = None,
-    format: Annotated[str, typer.Option(help="Format of the sources. Default: told from each file.")] = "auto",
+    format: Annotated[
+        str, typer.Option(help="Format of the sources. Default: told from each file.")
+    ] = "auto",
     field: Annotated[
         list[str] | None,
         typer.Option(
@@ -84,11 +90,15 @@ def index(
     ] = None,
     loader: Annotated[
         str | None,
-        typer.Option(metavar="MODULE:CLASS", help="Read all files with this document loader of LangChain."),
+        typer.Option(
+            metavar="MODULE:CLASS", help="Read all files with this document loader of LangChain."
+        ),
     ] = None,
     loader_arguments: Annotated[
         list[str] | None,
-        typer.Option("--loader-arg", metavar="NAME=VALUE", help="What the loader takes besides the file."),
+        typer.Option(
+            "--loader-arg", metavar="NAME=VALUE", help="What the loader takes besides the file."
+        ),
     ] = None,
     chunk_tokens: Annotated[
         int | None,
@@ -98,15 +108,21 @@ def index(
         ),
     ] = None,
     on: Annotated[
-        Literal["ray"] | None, typer.Option(help="Encode and write on a Ray cluster: RAY_ADDRESS, or a local one.")
+        Literal["ray"] | None,
+        typer.Option(help="Encode and write on a Ray cluster: RAY_ADDRESS, or a local one."),
     ] = None,
     max_seconds: Annotated[
         float, typer.Option(min=0.1, help="Time for reading a file, or a record of a large one.")
     ] = 30.0,
-    max_memory: Annotated[float, typer.Option(min=0.1, help="Memory for reading a file, in gigabytes.")] = 1.0,
+    max_memory: Annotated[
+        float, typer.Option(min=0.1, help="Memory for reading a file, in gigabytes.")
+    ] = 1.0,
     sync: Annotated[
         bool,
-        typer.Option("--sync", help="Remove what the base has of these files and folders that is gone from them."),
+        typer.Option(
+            "--sync",
+            help="Remove what the base has of these files and folders that is gone from them.",
+        ),
     ] = False,
 ) -> None:
     """Build a knowledge base from documents, or update one. A build that was stopped goes on where it was."""
@@ -134,7 +150,9 @@ def index(
     check_build(place, sources, name, chunk_tokens=chunk_tokens)
     loaded = load_encoder(name)
     with ProgressBars() as bars:
-        report = build_knowledge_base(sources, kb, encoder=loaded, chunk_tokens=chunk_tokens, on=on, progress=bars.show)
+        report = build_knowledge_base(
+            sources, kb, encoder=loaded, chunk_tokens=chunk_tokens, on=on, progress=bars.show
+        )
     gone = gone_records(kb, paths, sources)
     if gone and sync:
         # Records that a file of several shares with one that is gone come back.
@@ -149,15 +167,21 @@ def index(
     if gone and not sync:
         left = f"{counted(len(gone), 'record')} of files that are gone, or no longer hold them"
         typer.echo(f"{left}, remain in the base: --sync removes them.")
-    nothing = report.counts.read == report.counts.rejected and not any(source.skipped for source in report.sources)
+    nothing = report.counts.read == report.counts.rejected and not any(
+        source.skipped for source in report.sources
+    )
     raise typer.Exit(EXIT_FAILED if nothing or not (synced or report).passages else 0)
 
 
-def _first_rejects(report: "BuildReport", skipped: "list[SkippedFile]", place: "Place") -> list[dict[str, str]]:
+def _first_rejects(
+    report: "BuildReport", skipped: "list[SkippedFile]", place: "Place"
+) -> list[dict[str, str]]:
     """Return the first rows on rejected records of files that were read now."""
     from briefcontext.knowledge.build.draft import REJECTS_FILE
 
-    read = {source.name for source in report.sources if source.counts.read > 0} - {file.name for file in skipped}
+    read = {source.name for source in report.sources if source.counts.read > 0} - {
+        file.name for file in skipped
+    }
     rows = map(json.loads, (place.read(REJECTS_FILE) or b"").splitlines())
     return list(islice((row for row in rows if row["source"] in read), LISTED_REJECTS))
 
@@ -178,17 +202,25 @@ def _print_report(
         if source.skipped and source.name not in named:
             say_line(f"{source.name}: indexed before, nothing new")
     counts = report.counts
-    parts = [f"{getattr(counts, name):,} {name}" for name in ("indexed", "updated", "unchanged", "deleted", "rejected")]
+    parts = [
+        f"{getattr(counts, name):,} {name}"
+        for name in ("indexed", "updated", "unchanged", "deleted", "rejected")
+    ]
     say_line(f"{counted(counts.read, 'record')} read = {' + '.join(parts)}")
     if counts.updated:
         say_line(
-            "Updated are records that replaced others with the same id, whichever file those were of: where they are "
+            "Updated are records that replaced others with the same id, whichever file those were "
+            "of: where they are "
             "other documents, --field id=COLUMN names ids of their own."
         )
     if counts.unchanged:
-        say_line("Unchanged are records held already, older ones, and deletions of records not held.")
+        say_line(
+            "Unchanged are records held already, older ones, and deletions of records not held."
+        )
     if synced is not None:
-        say_line(f"Removed {counted(gone - synced.counts.indexed, 'record')} of files that are gone.")
+        say_line(
+            f"Removed {counted(gone - synced.counts.indexed, 'record')} of files that are gone."
+        )
     say_line(f"{report.path} holds {counted((synced or report).passages, 'passage')}.")
     if counts.lost_characters:
         lost = counted(counts.lost_characters, "character")

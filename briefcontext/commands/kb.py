@@ -14,7 +14,9 @@ LISTED_SOURCES = 5
 Folder = Annotated[str, typer.Argument(metavar="DIR", help="Folder of the knowledge base.")]
 AsJSON = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
-kb = typer.Typer(invoke_without_command=True, help="Look into a knowledge base, and take documents out.")
+kb = typer.Typer(
+    invoke_without_command=True, help="Look into a knowledge base, and take documents out."
+)
 
 
 @kb.callback()
@@ -46,7 +48,9 @@ def info(folder: Folder, as_json: AsJSON = False) -> None:
     for note in sorted({source["note"] for source in sources if source["note"]}):
         say_line(note, 2)
     if len(sources) > LISTED_SOURCES:
-        say_line(f"(the last {LISTED_SOURCES}; kb list shows the documents, and --json all sources)", 2)
+        say_line(
+            f"(the last {LISTED_SOURCES}; kb list shows the documents, and --json all sources)", 2
+        )
     if known["state"] == "half-built":
         say_line("Its first build was stopped: run the same index command again to finish it.")
 
@@ -63,29 +67,38 @@ def list_documents(folder: Folder, as_json: AsJSON = False) -> None:
         return
     for document in found:
         passages = counted(document["passages"], "passage")
-        about = ", ".join(str(part) for part in (document["kind"], document["year"], passages) if part)
+        about = ", ".join(
+            str(part) for part in (document["kind"], document["year"], passages) if part
+        )
         shown = printable_line(f"{document['source_id']} {document['title'] or ''}")
         say(f"{shown}  ({about})")
 
 
 @kb.command()
 def remove(
-    folder: Folder, ids: Annotated[list[str], typer.Argument(metavar="ID…", help="As kb list shows them.")]
+    folder: Folder,
+    ids: Annotated[list[str], typer.Argument(metavar="ID…", help="As kb list shows them.")],
 ) -> None:
     """Take documents out; one whose file is indexed again comes back."""
     from briefcontext.knowledge.build import remove_records
 
     report = remove_records(folder, ids)
-    say_line(f"{report.counts.deleted:,} removed; {folder} holds {counted(report.passages, 'passage')}.")
+    say_line(
+        f"{report.counts.deleted:,} removed; {folder} holds {counted(report.passages, 'passage')}."
+    )
 
 
 @kb.command()
 @shared.takes("years", "publication_types", "journals", "mesh", "languages")
 def search(
     folder: Folder,
-    query: Annotated[str, typer.Argument(metavar="QUERY", help="The words or the question to search for.")],
+    query: Annotated[
+        str, typer.Argument(metavar="QUERY", help="The words or the question to search for.")
+    ],
     k: Annotated[int, typer.Option("--top-k", min=1, help="How many passages.")] = 10,
-    method: Annotated[Literal["dense", "bm25", "hybrid"], typer.Option(help="How to rank.")] = "dense",
+    method: Annotated[
+        Literal["dense", "bm25", "hybrid"], typer.Option(help="How to rank.")
+    ] = "dense",
     as_json: AsJSON = False,
     **given: Any,
 ) -> None:

@@ -24,45 +24,86 @@ SETTINGS: dict[str, tuple[Any, Any]] = {
     "knowledge_base": (
         str,
         source_option(
-            "--kb", help="Folder of a knowledge base, or pubmed: for live PubMed. Default: the bundled demo."
+            "--kb",
+            help="Folder of a knowledge base, or pubmed: for live PubMed. Default: the bundled demo.",
         ),
     ),
-    "document": (str, source_option(help="One long file to answer from, read in the order of its text.")),
+    "document": (
+        str,
+        source_option(help="One long file to answer from, read in the order of its text."),
+    ),
     "model": (
         str,
         model_option(
             help="Chat model as provider:model, such as openai:gpt-4o-mini. Default: none; passages are shown."
         ),
     ),
-    "extract_model": (str, model_option(help="Another chat model for the extractions. Default: the same.")),
+    "extract_model": (
+        str,
+        model_option(help="Another chat model for the extractions. Default: the same."),
+    ),
     "verify": (
         bool,
         model_option(
-            "--verify/--no-verify", help="Compare cited sentences with their passages by a model. Default: --verify."
+            "--verify/--no-verify",
+            help="Compare cited sentences with their passages by a model. Default: --verify.",
         ),
     ),
     "verify_model": (
         str,
-        model_option(help="Another model for that: provider:model or cross-encoder:NAME. Default: the same."),
+        model_option(
+            help="Another model for that: provider:model or cross-encoder:NAME. Default: the same."
+        ),
     ),
-    "temperature": (float, model_option(help="The models' temperature. Default: the provider's own.")),
-    "max_output_tokens": (int, model_option(help="The most tokens of a reply. Default: the provider's own.")),
+    "temperature": (
+        float,
+        model_option(help="The models' temperature. Default: the provider's own."),
+    ),
+    "max_output_tokens": (
+        int,
+        model_option(help="The most tokens of a reply. Default: the provider's own."),
+    ),
     "model_arguments": (
         list[str],
-        model_option("--model-arg", metavar="NAME=VALUE", help="Another argument of the model: --model-arg top_p=0.9."),
+        model_option(
+            "--model-arg",
+            metavar="NAME=VALUE",
+            help="Another argument of the model: --model-arg top_p=0.9.",
+        ),
     ),
     "model_cache": (str, model_option(help="SQLite file that keeps the replies of models.")),
-    "model_timeout": (float, model_option("--timeout", help="Seconds for one model call. Default: 120.")),
-    "prompts": (str, model_option(metavar="DIR", help="Folder of prompts in place of the bundled ones.")),
+    "model_timeout": (
+        float,
+        model_option("--timeout", help="Seconds for one model call. Default: 120."),
+    ),
+    "prompts": (
+        str,
+        model_option(metavar="DIR", help="Folder of prompts in place of the bundled ones."),
+    ),
     "route": (
         str,
-        reading_option("--route", "--method", help="auto, map_reduce, vanilla or order_preserving. Default: auto."),
+        reading_option(
+            "--route",
+            "--method",
+            help="auto, map_reduce, vanilla or order_preserving. Default: auto.",
+        ),
     ),
-    "fallback": (str, reading_option(help="When the rankings agree: vanilla or order_preserving. Default: vanilla.")),
+    "fallback": (
+        str,
+        reading_option(
+            help="When the rankings agree: vanilla or order_preserving. Default: vanilla."
+        ),
+    ),
     "top_k": (int, reading_option(help="Documents to retrieve for an answer. Default: 16.")),
     "partition_size": (int, reading_option(help="Documents for one extraction. Default: 4.")),
-    "preflight_top_n": (int, reading_option(help="Documents at the top that the preflight compares. Default: 3.")),
-    "iou_threshold": (float, reading_option(help="Overlap above which the rankings agree. Default: 0.2.")),
+    "preflight_top_n": (
+        int,
+        reading_option(help="Documents at the top that the preflight compares. Default: 3."),
+    ),
+    "iou_threshold": (
+        float,
+        reading_option(help="Overlap above which the rankings agree. Default: 0.2."),
+    ),
     "preflight": (
         str,
         reading_option(
@@ -72,10 +113,18 @@ SETTINGS: dict[str, tuple[Any, Any]] = {
     ),
     "retrieval": (
         str,
-        reading_option(help="Find documents by dense, bm25 or hybrid. Default: dense; with --document hybrid."),
+        reading_option(
+            help="Find documents by dense, bm25 or hybrid. Default: dense; with --document hybrid."
+        ),
     ),
-    "cross_encoder": (str, reading_option(help="Re-rank what was found: medcpt, or the folder of a cross-encoder.")),
-    "years": (str, filter_option(help="Only publications of these years: 2015-2020, 2015-, -2019 or 2021.")),
+    "cross_encoder": (
+        str,
+        reading_option(help="Re-rank what was found: medcpt, or the folder of a cross-encoder."),
+    ),
+    "years": (
+        str,
+        filter_option(help="Only publications of these years: 2015-2020, 2015-, -2019 or 2021."),
+    ),
     "publication_types": (
         list[str],
         filter_option(
@@ -85,30 +134,54 @@ SETTINGS: dict[str, tuple[Any, Any]] = {
     ),
     "journals": (
         list[str],
-        filter_option("--journal", help="Only this journal, or one of several, by title or abbreviation."),
+        filter_option(
+            "--journal", help="Only this journal, or one of several, by title or abbreviation."
+        ),
     ),
-    "mesh": (list[str], filter_option("--mesh", help="Only under this MeSH heading, or one of several.")),
-    "languages": (list[str], filter_option("--language", help="Only in this language, or one of several: eng or en.")),
-    "include_retracted": (bool, filter_option("--include-retracted", help="Use retracted articles, too, labelled.")),
+    "mesh": (
+        list[str],
+        filter_option("--mesh", help="Only under this MeSH heading, or one of several."),
+    ),
+    "languages": (
+        list[str],
+        filter_option("--language", help="Only in this language, or one of several: eng or en."),
+    ),
+    "include_retracted": (
+        bool,
+        filter_option("--include-retracted", help="Use retracted articles, too, labelled."),
+    ),
 }
 """Type and option of each setting that commands take. `ask` takes all. None if not given."""
-_MODEL_ARGUMENTS = {"temperature": "temperature", "max_output_tokens": "max_output_tokens", "cache": "model_cache"}
+_MODEL_ARGUMENTS = {
+    "temperature": "temperature",
+    "max_output_tokens": "max_output_tokens",
+    "cache": "model_cache",
+}
 """Arguments of models that have their own options."""
 
 Host = Annotated[
-    str, server_option(help="Address to listen on. Any but this machine's own needs a token; one is made.")
+    str,
+    server_option(
+        help="Address to listen on. Any but this machine's own needs a token; one is made."
+    ),
 ]
-Port = Annotated[int, server_option(min=0, max=65535, help="Port to listen on; 0 takes a free one.")]
+Port = Annotated[
+    int, server_option(min=0, max=65535, help="Port to listen on; 0 takes a free one.")
+]
 Token = Annotated[
     str | None,
-    server_option(envvar="BRIEFCONTEXT_TOKEN", help="What clients must send; better given by the variable."),
+    server_option(
+        envvar="BRIEFCONTEXT_TOKEN", help="What clients must send; better given by the variable."
+    ),
 ]
 
 
 def takes(*settings: str) -> Callable[[_Command], _Command]:
     """Give a command the options of these settings, whose values it gets by their names as `**given`."""
     of_settings = [
-        Parameter(name, Parameter.KEYWORD_ONLY, default=None, annotation=Annotated[kind | None, option])
+        Parameter(
+            name, Parameter.KEYWORD_ONLY, default=None, annotation=Annotated[kind | None, option]
+        )
         for name, (kind, option) in ((name, SETTINGS[name]) for name in settings)
     ]
 
@@ -136,7 +209,9 @@ def settings_of(**given: Any) -> "Settings":
     arguments = {name: given.pop(option, None) for name, option in _MODEL_ARGUMENTS.items()}
     arguments = {name: value for name, value in arguments.items() if value is not None}
     given["model_arguments"] = arguments | (values(given.get("model_arguments") or []) or {})
-    return Settings(**{name: value for name, value in given.items() if value not in (None, [], (), {})})
+    return Settings(
+        **{name: value for name, value in given.items() if value not in (None, [], (), {})}
+    )
 
 
 def assignments(given: list[str], what: str, form: str) -> dict[str, str]:

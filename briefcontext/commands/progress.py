@@ -52,7 +52,10 @@ class ProgressLines:
             return
         if event["event"] == "encoding":
             row = Table.grid(padding=(0, 1))
-            row.add_row(ProgressBar(total=event["total"], completed=event["passages"], width=20), event_words(event)[1])
+            row.add_row(
+                ProgressBar(total=event["total"], completed=event["passages"], width=20),
+                event_words(event)[1],
+            )
             self._status.update(row)
             return
         done, doing = event_words(event)
@@ -66,7 +69,8 @@ class ProgressLines:
         if event["attempt"] != self._attempt:
             self._answer, self._attempt = "", event["attempt"]
         self._answer += event["text"]
-        # No more than fits: the status line is drawn anew each time, and what has left the screen cannot be.
+        # No more than fits: the status line is drawn anew each time, and what has left the screen
+        # cannot be.
         room = max(1, self.console.height - 4) * self.console.width // 2
         self._status.update(escape(printable(self._answer.strip()[-room:])))
 
@@ -75,7 +79,10 @@ def event_words(event: Event) -> tuple[str, str]:
     """Say what is done, and what is being done now."""
     match event["event"]:
         case "encoding":
-            return "", f"Encoding the document for all questions: {event['passages']} of {event['total']} passages"
+            return (
+                "",
+                f"Encoding the document for all questions: {event['passages']} of {event['total']} passages",
+            )
         case "rewritten":
             return f"asked as: {event['question']}", "Retrieving…"
         case "retrieved":
@@ -86,10 +93,17 @@ def event_words(event: Event) -> tuple[str, str]:
             return "", f"Reading {counted(event['partitions'], 'partition')}…"
         case "partition_done":
             quotes = counted(event["quotes"], "quote")
-            found = f"evidence, {quotes}" if event["status"] == "evidence" else "nothing on the question"
+            found = (
+                f"evidence, {quotes}"
+                if event["status"] == "evidence"
+                else "nothing on the question"
+            )
             return f"partition {event['index'] + 1} of {event['partitions']}: {found}", ""
         case "partition_failed":
-            return f"partition {event['index'] + 1} of {event['partitions']}: not read, {event['error']}", ""
+            return (
+                f"partition {event['index'] + 1} of {event['partitions']}: not read, {event['error']}",
+                "",
+            )
         case "reducing":
             return "", f"Writing the answer from {counted(event['evidence'], 'partition')}…"
         case "answering":
@@ -97,7 +111,10 @@ def event_words(event: Event) -> tuple[str, str]:
         case "verifying":
             return "", f"Verifying {counted(event['sentences'], 'sentence')}…"
         case "verified":
-            return f"{event['supported']} of {counted(event['sentences'], 'sentence')} supported", ""
+            return (
+                f"{event['supported']} of {counted(event['sentences'], 'sentence')} supported",
+                "",
+            )
         case "answered":
             return "", ""
 
@@ -129,7 +146,9 @@ class SoFar(BaseCallbackHandler):
 
     def on_llm_end(self, response: LLMResult, *, run_id: Any, **_: Any) -> None:
         """Note what it used."""
-        message = getattr(response.generations[0][0], "message", None) if response.generations else None
+        message = (
+            getattr(response.generations[0][0], "message", None) if response.generations else None
+        )
         self._calls[run_id] = getattr(message, "usage_metadata", None) or {}
 
     def on_llm_error(self, error: BaseException, *, run_id: Any, **_: Any) -> None:
@@ -143,13 +162,19 @@ class SoFar(BaseCallbackHandler):
 
     def _cost(self) -> str:
         # LangChain marks a reply from its cache with a total cost of zero.
-        calls = [usage for usage in self._calls.values() if usage is None or usage.get("total_cost") != 0]
+        calls = [
+            usage for usage in self._calls.values() if usage is None or usage.get("total_cost") != 0
+        ]
         if not calls:
             return "No model was called."
-        tokens = [sum(usage.get(name, 0) for usage in calls if usage) for name in ("input_tokens", "output_tokens")]
+        tokens = [
+            sum(usage.get(name, 0) for usage in calls if usage)
+            for name in ("input_tokens", "output_tokens")
+        ]
         dropped = calls.count(None)
         return (
-            f"Model calls: {len(calls)}, {dropped} of them dropped; {tokens[0]:,} input and {tokens[1]:,} output "
+            f"Model calls: {len(calls)}, {dropped} of them dropped; {tokens[0]:,} input and "
+            f"{tokens[1]:,} output "
             f"tokens were reported{', and a provider may count dropped calls, too' if dropped else ''}."
         )
 
@@ -158,13 +183,14 @@ def run(given: Input, settings: Settings) -> dict[str, Any]:
     """Run the graph, show its progress, and return its `answer` and the `ranking` that it was read from.
 
     Raises:
-        BriefContextError: the input, the set-up or a model call is at fault.
-        Interrupted: Ctrl-C; the calls in flight are dropped, and it says what was done and what it cost.
+        BriefContextError: the input, the set-up or a model call is at fault. Interrupted: Ctrl-C;
+            the calls in flight are dropped, and it says what was done and what it cost.
     """
     so_far = SoFar()
     try:
         with ProgressLines() as lines:
-            # Not by the graph's synchronous side, which would wait for the threads that read the partitions.
+            # Not by the graph's synchronous side, which would wait for the threads that read the
+            # partitions.
             return wait_for(_run(given, settings, lines, so_far))
     except KeyboardInterrupt:
         raise Interrupted(str(so_far)) from None
@@ -230,7 +256,9 @@ async def _run_all(
             task.cancel()
 
 
-async def _run(given: Input, settings: Settings, lines: ProgressLines, so_far: SoFar) -> dict[str, Any]:
+async def _run(
+    given: Input, settings: Settings, lines: ProgressLines, so_far: SoFar
+) -> dict[str, Any]:
     state: dict[str, Any] = {}
     # Where nobody sees the answer grow, no model is asked to stream it.
     modes = ["custom", "values", *(["messages"] if lines.live else [])]

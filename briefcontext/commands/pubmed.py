@@ -33,10 +33,17 @@ pubmed = typer.Typer(
 )
 
 Base = Annotated[str, typer.Option("--kb", help="Folder of the knowledge base.")]
-Keep = Annotated[Path | None, typer.Option("--keep", metavar="DIR", help="Keep the downloaded files there.")]
-Encoder = Annotated[str | None, typer.Option(help="Encoder of a new base. Default: e5; medcpt with --embeddings.")]
+Keep = Annotated[
+    Path | None, typer.Option("--keep", metavar="DIR", help="Keep the downloaded files there.")
+]
+Encoder = Annotated[
+    str | None, typer.Option(help="Encoder of a new base. Default: e5; medcpt with --embeddings.")
+]
 Embeddings = Annotated[
-    bool, typer.Option("--embeddings", help="Use NCBI's MedCPT vectors, and encode only articles without one.")
+    bool,
+    typer.Option(
+        "--embeddings", help="Use NCBI's MedCPT vectors, and encode only articles without one."
+    ),
 ]
 
 
@@ -68,7 +75,9 @@ def plan(kb: Base = "pubmed-kb", encoder: Encoder = None, embeddings: Embeddings
     if not missing:
         say_line("to do: nothing")
         return
-    _print_plan(len(missing), size, encoder or ("medcpt" if embeddings else "e5"), embeddings=embeddings)
+    _print_plan(
+        len(missing), size, encoder or ("medcpt" if embeddings else "e5"), embeddings=embeddings
+    )
 
 
 def _print_plan(files: int, size: int, encoder: str, *, embeddings: bool) -> None:
@@ -82,7 +91,10 @@ def _print_plan(files: int, size: int, encoder: str, *, embeddings: bool) -> Non
     if embeddings:
         say_line("encoding: only articles without a vector of NCBI's")
     elif rate := ENCODE_RATES.get(encoder):
-        say_line(f"encoding with {encoder}: about {_duration(records / rate)} on two cores, without filters")
+        say_line(
+            f"encoding with {encoder}: about {_duration(records / rate)} on two cores, without "
+            f"filters"
+        )
     else:
         say_line(f"encoding with {encoder}: depends on the device")
 
@@ -115,12 +127,16 @@ def build(
     options = Options(shared.settings_of(**given).filters, embeddings)
     held = Options.load(place)
     if held is not None and held != options:
-        raise InputError(f"{kb} was built {_described(held)}. Give the same options, or another folder.")
+        raise InputError(
+            f"{kb} was built {_described(held)}. Give the same options, or another folder."
+        )
     encoder = encoder or ("medcpt" if embeddings else None)
     with closing(_mirror(keep)) as mirror:
         releases = mirror.releases(BASELINE) + mirror.releases(UPDATES)
         if not releases:
-            raise KnowledgeBaseError("NCBI lists no files of PubMed. Check the address, or try again later.")
+            raise KnowledgeBaseError(
+                "NCBI lists no files of PubMed. Check the address, or try again later."
+            )
         _index(kb, place, mirror, releases, options, encoder)
 
 
@@ -128,13 +144,20 @@ def build(
 def update(kb: Base, keep: Keep = None) -> None:
     """Add the update files that NCBI published since, each once."""
     from briefcontext.knowledge.build import place_to_build
-    from briefcontext.knowledge.pubmed.releases import UPDATES, Options, due_updates, finished_releases
+    from briefcontext.knowledge.pubmed.releases import (
+        UPDATES,
+        Options,
+        due_updates,
+        finished_releases,
+    )
     from briefcontext.knowledge.store.manifest import Manifest
 
     place = place_to_build(kb)
     options, manifest = Options.load(place), Manifest.published(place)
     if options is None or manifest is None:
-        raise KnowledgeBaseError(f"{kb} is not a base of PubMed. Build one: briefcontext pubmed build --kb {kb}")
+        raise KnowledgeBaseError(
+            f"{kb} is not a base of PubMed. Build one: briefcontext pubmed build --kb {kb}"
+        )
     with closing(_mirror(keep)) as mirror:
         releases = due_updates(mirror.releases(UPDATES), finished_releases(manifest.sources))
         if not releases and Manifest.draft(place) is None:
@@ -187,7 +210,9 @@ def _index(
 
 
 def _due(manifest: "Manifest | None", releases: Sequence["Release"]) -> int:
-    finished = {source.name for source in manifest.sources if source.finished} if manifest else set()
+    finished = (
+        {source.name for source in manifest.sources if source.finished} if manifest else set()
+    )
     return sum(release.name not in finished for release in releases)
 
 
@@ -215,8 +240,13 @@ class _Progress:
 
 def _print_report(report: "BuildReport", left_out: int) -> None:
     counts = report.counts
-    parts = [f"{getattr(counts, name):,} {name}" for name in ("indexed", "updated", "unchanged", "deleted", "rejected")]
-    say_line(f"{counted(counts.read, 'record')} read = {' + '.join(parts)}; {left_out:,} more left out by the filters")
+    parts = [
+        f"{getattr(counts, name):,} {name}"
+        for name in ("indexed", "updated", "unchanged", "deleted", "rejected")
+    ]
+    say_line(
+        f"{counted(counts.read, 'record')} read = {' + '.join(parts)}; {left_out:,} more left out by the filters"
+    )
     say_line(f"{report.path} holds {counted(report.passages, 'passage')}.")
     if counts.rejected:
         say_line(f"Why records were rejected: {report.rejects_file}")

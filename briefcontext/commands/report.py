@@ -54,7 +54,9 @@ def _print(parts: Iterable[RenderableType]) -> None:
     typer.echo("\n".join(line.rstrip() for line in captured.get().split("\n")), nl=False)
 
 
-def _answer(answer: Answer, documents: Sequence[Document], *, verbose: bool) -> Iterator[RenderableType]:
+def _answer(
+    answer: Answer, documents: Sequence[Document], *, verbose: bool
+) -> Iterator[RenderableType]:
     yield ""
     signs: dict[Level, str] = {"danger": "!!", "caution": "!"}
     checks = [
@@ -71,7 +73,10 @@ def _answer(answer: Answer, documents: Sequence[Document], *, verbose: bool) -> 
     if answer["abstained"]:
         yield Text(NO_ANSWER, "bold")
     yield printable(with_signs(answer["text"], answer["notes"]))
-    references, summary = answer["references"], answer["evidence"]["summary"] if answer["citations"] else ""
+    references, summary = (
+        answer["references"],
+        answer["evidence"]["summary"] if answer["citations"] else "",
+    )
     copied = answer["written_by"] == PASSAGES
     listed = documents if verbose or (answer["abstained"] and not copied) else []
     filters = "" if answer["abstained"] else answer["provenance"]["searched"].get("filters", "")
@@ -85,7 +90,9 @@ def _answer(answer: Answer, documents: Sequence[Document], *, verbose: bool) -> 
         "Summary of evidence": [printable_line(summary)] if summary else [],
         "Conflict": list(_conflict(answer["conflict"])) if answer["conflict"] else [],
         "Route": list(_route(answer, documents)),
-        "Partitions": [part for each in answer["extractions"] for part in _extraction(each, verbose=verbose)],
+        "Partitions": [
+            part for each in answer["extractions"] for part in _extraction(each, verbose=verbose)
+        ],
         "Documents" if verbose else "Documents (to read their texts, add --verbose)": list(
             _documents(listed, texts=verbose)
         ),
@@ -111,14 +118,19 @@ def _indented(text: str, spaces: int = 4) -> Padding:
     return Padding(printable(text), (0, 0, 0, spaces), expand=False)
 
 
-def _reference(reference: Reference, citations: Sequence[Citation], *, quoted: bool) -> Iterator[RenderableType]:
+def _reference(
+    reference: Reference, citations: Sequence[Citation], *, quoted: bool
+) -> Iterator[RenderableType]:
     """An article once, with the quotes from each passage of it that is cited, or only their places."""
     passages = [citation for citation in citations if citation["key"] in reference["keys"]]
     yield _item(f"[{reference['number']}]", described(reference, passages))
     for citation in passages:
         key = f"[{citation['key']}] " if len(passages) > 1 else ""
         for quote in citation["quotes"]:
-            told = [place_words(quote), "" if quote["match"] in ("exact", "title") else quote["match"]]
+            told = [
+                place_words(quote),
+                "" if quote["match"] in ("exact", "title") else quote["match"],
+            ]
             where = ", ".join(filter(None, told))
             if quoted:
                 yield _indented(f"{key}“{quote['text']}”{f' ({where})' if where else ''}")
@@ -148,8 +160,13 @@ def _route(answer: Answer, documents: Sequence[Document]) -> Iterator[Renderable
         names = _passage_names(documents)
         for ranking, top in (("dense", preflight["dense_top"]), ("BM25", preflight["bm25_top"])):
             for rank, id in enumerate(top, start=1):
-                grid.add_row(f"  {ranking}" if rank == 1 else "", f"{rank}  {printable_line(names.get(id, id))}")
-        grid.add_row("  IoU", f"{preflight['iou']:.2f} (agreement is above {preflight['threshold']:.2f})")
+                grid.add_row(
+                    f"  {ranking}" if rank == 1 else "",
+                    f"{rank}  {printable_line(names.get(id, id))}",
+                )
+        grid.add_row(
+            "  IoU", f"{preflight['iou']:.2f} (agreement is above {preflight['threshold']:.2f})"
+        )
         if preflight.get("method") == "calibrated":
             shown = f"{preflight['probability']:.3f} (the map from {preflight['probability_threshold']:.3f})"
             grid.add_row("  misplaced", shown)
@@ -196,7 +213,9 @@ def _documents(documents: Sequence[Document], *, texts: bool) -> Iterator[Render
         page = known.get("page") and f"page {known['page']}"
         section, year, url = (known.get(name) for name in ("section", "year", "url"))
         told = (document.id, *source_notes(document), section, page, year, url)
-        yield _indented(printable_line(" · ".join(str(part) for part in told if part and part != title)), 5)
+        yield _indented(
+            printable_line(" · ".join(str(part) for part in told if part and part != title)), 5
+        )
         if texts:
             yield _indented(printable_line(document.page_content), 5)
 
@@ -205,12 +224,18 @@ def _usage(answer: Answer) -> str:
     usage = answer["usage"]
     if not usage["calls"]:
         return f"no model calls, {usage['seconds']:.1f} s"
-    again = f" ({usage['retries']} {'retry' if usage['retries'] == 1 else 'retries'})" if usage["retries"] else ""
+    again = (
+        f" ({usage['retries']} {'retry' if usage['retries'] == 1 else 'retries'})"
+        if usage["retries"]
+        else ""
+    )
     tokens = f"{usage['input_tokens']:,} tokens in, {usage['output_tokens']:,} out"
     tokens = tokens if usage["input_tokens"] else "tokens not reported"
     text = f"{counted(usage['calls'], 'call')}{again}, {tokens}, {usage['seconds']:.1f} s"
     if usage["vanilla_input_tokens"] and answer["route"] == "map_reduce":
-        text += f"; one call over all documents would have read about {usage['vanilla_input_tokens']:,}"
+        text += (
+            f"; one call over all documents would have read about {usage['vanilla_input_tokens']:,}"
+        )
         if usage["vanilla_output_tokens"]:
             text += f" and written {usage['vanilla_output_tokens']:,}"
     return text

@@ -27,7 +27,10 @@ if TYPE_CHECKING:
 )
 def serve(
     uploads: Annotated[
-        bool, typer.Option("--uploads", help="Let people ask over one file of theirs, too; it is kept nowhere.")
+        bool,
+        typer.Option(
+            "--uploads", help="Let people ask over one file of theirs, too; it is kept nowhere."
+        ),
     ] = False,
     host: shared.Host = "127.0.0.1",
     port: shared.Port = 8000,
@@ -43,18 +46,27 @@ def serve(
     settings = shared.settings_of(**given)
     needed = access_token(token, host)
     with _listen(host, port) as listener:
-        typer.echo("Opening the knowledge base…" if settings.document is None else "Reading the document…", err=True)
+        typer.echo(
+            "Opening the knowledge base…" if settings.document is None else "Reading the document…",
+            err=True,
+        )
         open_resources(settings)
         from briefcontext.page.app import create_app
 
         app = create_app(settings, token=needed, uploads=uploads)
-        typer.echo(f"Open {_address(listener, host)}{f'#token={needed}' if needed and not token else ''}")
+        typer.echo(
+            f"Open {_address(listener, host)}{f'#token={needed}' if needed and not token else ''}"
+        )
         if not is_loopback(host):
             typer.echo(
-                "Anyone with the token may ask. Nothing is encrypted: for that, put a TLS proxy before it.",
+                "Anyone with the token may ask. Nothing is encrypted: for that, put a TLS proxy "
+                "before it.",
                 err=True,
             )
-        typer.echo("Stop with Ctrl-C. Not medical advice: check every statement against its source.", err=True)
+        typer.echo(
+            "Stop with Ctrl-C. Not medical advice: check every statement against its source.",
+            err=True,
+        )
         _run(app, listener)
 
 
@@ -76,7 +88,8 @@ def mcp(
     http: Annotated[
         bool,
         shared.server_option(
-            "--http", help="Serve streamable HTTP, on a host and a port. Default: standard input and output."
+            "--http",
+            help="Serve streamable HTTP, on a host and a port. Default: standard input and output.",
         ),
     ] = False,
     host: shared.Host = "127.0.0.1",
@@ -91,7 +104,8 @@ def mcp(
     from briefcontext.graphs import resources
     from briefcontext.mcp_server import build_server, http_app
 
-    # What is wrong with what they name is told now. An encoder is loaded when it is needed: some clients wait briefly.
+    # What is wrong with what they name is told now. An encoder is loaded when it is needed: some
+    # clients wait briefly.
     resources.searched(settings)
     if settings.model or settings.extract_model or settings.prompts:
         resources.reader(settings)
@@ -128,7 +142,8 @@ def _listen(host: str, port: int) -> socket.socket:
         return socket.create_server(place[:2], family=family)
     except OSError as error:
         raise InputError(
-            f"{host}:{port} cannot be listened on ({error.strerror or error}): choose another --host or --port."
+            f"{host}:{port} cannot be listened on ({error.strerror or error}): choose another "
+            f"--host or --port."
         ) from error
 
 

@@ -12,7 +12,8 @@ import typer
 EXIT_FAILED = 1
 EXIT_INTERRUPTED = 130
 
-# Control characters but tab and line feed, what turns the direction of writing, what is not seen, and lone surrogates.
+# Control characters but tab and line feed, what turns the direction of writing, what is not seen,
+# and lone surrogates.
 _UNPRINTABLE = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\ud800-\udfff"
     "\U000e0000-\U000e007f]"
@@ -59,7 +60,8 @@ class Interrupted(BaseException):
 def end_now(message: str) -> NoReturn:
     """Say that the command was interrupted, and end the process.
 
-    A thread that loads a model's weights cannot be stopped, and would not let the interpreter end in the usual way.
+    A thread that loads a model's weights cannot be stopped, and would not let the interpreter end
+    in the usual way.
     """
     with suppress(OSError, ValueError):
         typer.echo(message, err=True)

@@ -27,7 +27,9 @@ DEMO = "demo"
 """The name of the knowledge base that comes with the package; a folder of that name is `./demo`."""
 _LABELS_OF = 2000
 """Passages whose labels are looked at."""
-_KINDS = dict(zip(LABELLED, ("publication type", "journal", "MeSH heading", "language"), strict=True))
+_KINDS = dict(
+    zip(LABELLED, ("publication type", "journal", "MeSH heading", "language"), strict=True)
+)
 _NOT_TOLD = {"serial", "texts", "terms", "versions", "trained"}
 _NOT_TOLD_OF_SOURCES = {"path"}
 
@@ -35,16 +37,18 @@ _NOT_TOLD_OF_SOURCES = {"path"}
 class KnowledgeBase:
     """Passages with their vectors and terms, in a folder. Safe to share between threads.
 
-    Opening reads little: the encoder, the passages and their indexes are loaded when first needed. A base that is
-    updated while it is open answers from its old state until the new one is complete, and from the new one then. So
-    does one that is opened meanwhile, or after the update was stopped half-way. Close it when done, or use it in a
-    `with` statement.
+    Opening reads little: the encoder, the passages and their indexes are loaded when first needed.
+    A base that is updated while it is open answers from its old state until the new one is
+    complete, and from the new one then. So does one that is opened meanwhile, or after the update
+    was stopped half-way. Close it when done, or use it in a `with` statement.
 
-    Passages of retracted records are found like others, with `retracted` true in their metadata: what to do with them
-    is for the caller to say. `manifest.retracted` counts them.
+    Passages of retracted records are found like others, with `retracted` true in their metadata:
+    what to do with them is for the caller to say. `manifest.retracted` counts them.
     """
 
-    def __init__(self, path: str | os.PathLike[str], *, encoder: "Encoder | str | None" = None) -> None:
+    def __init__(
+        self, path: str | os.PathLike[str], *, encoder: "Encoder | str | None" = None
+    ) -> None:
         """Open the base in a folder, or the bundled `demo`, with its encoder or a loaded one.
 
         Raises:
@@ -92,7 +96,8 @@ class KnowledgeBase:
     def encoder(self) -> "Encoder":
         """The encoder that its vectors were made with; loaded when first needed.
 
-        Raises MissingExtraError or KnowledgeBaseError when it cannot be loaded, or is another one by now.
+        Raises MissingExtraError or KnowledgeBaseError when it cannot be loaded, or is another one
+        by now.
         """
         with self._loading:
             if self._encoder is None:
@@ -107,8 +112,15 @@ class KnowledgeBase:
     def labels(self) -> dict[str, list[str]]:
         """Return labels that filters may ask for, by kind, the most frequent first, as its first passages have them."""
         sample = self._read(lambda snapshot: snapshot.table.read(LABELLED, limit=_LABELS_OF))
-        counts = {name: Counter(label for row in sample[name].to_pylist() for label in row or ()) for name in LABELLED}
-        return {name: [label for label, _ in count.most_common(200)] for name, count in counts.items() if count}
+        counts = {
+            name: Counter(label for row in sample[name].to_pylist() for label in row or ())
+            for name in LABELLED
+        }
+        return {
+            name: [label for label, _ in count.most_common(200)]
+            for name, count in counts.items()
+            if count
+        }
 
     def check_labels(self, filters: Filters) -> None:
         """Raise InputError for a label in the filters that no passage has."""
@@ -122,12 +134,15 @@ class KnowledgeBase:
     def search(self, query: str, k: int, filters: Filters = NO_FILTERS) -> list[Document]:
         """The `k` passages most similar to a question, best first, of those that the filters let through.
 
-        All of them when there are fewer. Each has `rank` (from 1) and `score` in its metadata: cosine similarity or
-        inner product, by the encoder's metric, higher is better. Equal scores are in the order of their ids.
+        All of them when there are fewer. Each has `rank` (from 1) and `score` in its metadata:
+        cosine similarity or inner product, by the encoder's metric, higher is better. Equal scores
+        are in the order of their ids.
         """
         return self.search_by_vector(self.encoder.encode_queries([query])[0], k, filters)
 
-    def search_by_vector(self, vector: NDArray[np.float32], k: int, filters: Filters = NO_FILTERS) -> list[Document]:
+    def search_by_vector(
+        self, vector: NDArray[np.float32], k: int, filters: Filters = NO_FILTERS
+    ) -> list[Document]:
         """The `k` passages nearest to a query's vector (d,) float32; otherwise like `search`."""
         _check(k)
         return self._read(lambda snapshot: snapshot.search(vector, k, filters))
@@ -135,7 +150,8 @@ class KnowledgeBase:
     def search_terms(self, query: str, k: int, filters: Filters = NO_FILTERS) -> list[Document]:
         """The `k` passages that BM25 scores highest for a question's terms; otherwise like `search`.
 
-        Passages without any term of the question are left out, so that fewer than `k` may come back.
+        Passages without any term of the question are left out, so that fewer than `k` may come
+        back.
         """
         _check(k)
         return self._read(lambda snapshot: snapshot.search_terms(query, k, filters))
@@ -150,7 +166,11 @@ class KnowledgeBase:
         if missing:
             raise KnowledgeBaseError(
                 f"{self._place} holds no passage {missing[0]!r}"
-                + (f" (nor {len(missing) - 1} more that were asked for)" if len(missing) > 1 else "")
+                + (
+                    f" (nor {len(missing) - 1} more that were asked for)"
+                    if len(missing) > 1
+                    else ""
+                )
                 + ": check the id, or open the knowledge base again if it was updated."
             )
         return [found[id] for id in ids]
@@ -161,12 +181,16 @@ class KnowledgeBase:
         Raises KnowledgeBaseError when none is held.
         """
         if not (found := self._read(lambda snapshot: snapshot.sources([source_id]))):
-            raise KnowledgeBaseError(f"The knowledge base holds no source {source_id!r}: check the id.")
+            raise KnowledgeBaseError(
+                f"The knowledge base holds no source {source_id!r}: check the id."
+            )
         return found[source_id]
 
     def named(self, names: Sequence[str]) -> list[Document]:
         """The passages that are named by their own ids or by their sources', in the order of the names."""
-        by_id, by_source = self._read(lambda snapshot: (snapshot.get(names), snapshot.sources(names)))
+        by_id, by_source = self._read(
+            lambda snapshot: (snapshot.get(names), snapshot.sources(names))
+        )
         named: dict[str | None, Document] = {}
         for name in names:
             found = [by_id[name]] if name in by_id else []
@@ -180,10 +204,14 @@ class KnowledgeBase:
     def documents(self) -> list[dict[str, Any]]:
         """What it holds, by source id: `source_id`, `title`, `kind`, `year`, and how many `passages` of each."""
         told = ["title", "kind", "year"]
-        rows = self._read(lambda snapshot: snapshot.table.read(["source_id", *told], scan_in_order=True))
+        rows = self._read(
+            lambda snapshot: snapshot.table.read(["source_id", *told], scan_in_order=True)
+        )
         by_source = rows.group_by("source_id", use_threads=False)
         found = by_source.aggregate([*((name, "first") for name in told), ([], "count_all")])
-        documents: list[dict[str, Any]] = found.rename_columns(["source_id", *told, "passages"]).to_pylist()
+        documents: list[dict[str, Any]] = found.rename_columns(
+            ["source_id", *told, "passages"]
+        ).to_pylist()
         return sorted(documents, key=itemgetter("source_id"))
 
     @property
@@ -210,7 +238,8 @@ class KnowledgeBase:
             try:
                 with self._loading:
                     if self._snapshot is None or self._snapshot.manifest.serial != manifest.serial:
-                        # Another thread may be searching the one before, which ends with the last that uses it.
+                        # Another thread may be searching the one before, which ends with the last
+                        # that uses it.
                         self._snapshot = Snapshot(manifest)
                     snapshot = self._snapshot
                 return read(snapshot)
@@ -228,7 +257,8 @@ class KnowledgeBase:
 def knowledge_base_info(path: str | os.PathLike[str]) -> dict[str, Any]:
     """A base's manifest as it is now, with `path`, `state`, the `counts` of all sources, and the `bytes` of the folder.
 
-    `state` is `building` while there is a build that is not complete, running or stopped; `half-built` for a first one.
+    `state` is `building` while there is a build that is not complete, running or stopped;
+    `half-built` for a first one.
 
     Raises KnowledgeBaseError when there is no base.
     """

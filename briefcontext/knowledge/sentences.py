@@ -18,7 +18,9 @@ BULLET = re.compile(r"\s*(?:[-*•‣◦▪·\uf0b7]|\d{1,2}[.)]|[a-z]\))\s+")
 """What an item of a list begins with."""
 _ITEM = re.compile(rf"{BULLET.pattern}|\s*#+\s")
 _HEADING = re.compile(r"\s*#+\s")
-_REFERENCE = re.compile(r"(?:(?<=[^\W\d_]{2}[.!?])|(?<=[)\]][.!?]))\d{1,3}(?:[,–-]\d{1,3})*\s+(?=[A-Z])")
+_REFERENCE = re.compile(
+    r"(?:(?<=[^\W\d_]{2}[.!?])|(?<=[)\]][.!?]))\d{1,3}(?:[,–-]\d{1,3})*\s+(?=[A-Z])"
+)
 """A raised number behind a sentence's end, which sentencex takes for a decimal."""
 _BLANK_BEFORE_STOP = re.compile(r"[^\S\t\n\r ](?=\.)")
 """Such as a fixed blank, which is several bytes: behind an initial, sentencex panics at it."""
@@ -46,9 +48,9 @@ class RankedSentence(NamedTuple):
 def split_sentences(text: str) -> list[tuple[int, int]]:
     """Return the character offsets (start, end) of the sentences of an English text, white space trimmed.
 
-    A sentence ends at a blank line, and at the end of a line that was not broken to fit a width, as a heading, an item
-    of a list, or a row of a table; a row is one sentence, whatever stands in its cells. None begins behind a comma, or
-    with a small letter, unless its paragraph does.
+    A sentence ends at a blank line, and at the end of a line that was not broken to fit a width, as
+    a heading, an item of a list, or a row of a table; a row is one sentence, whatever stands in its
+    cells. None begins behind a comma, or with a small letter, unless its paragraph does.
     """
     spans: list[tuple[int, int]] = []
     for start, end in _paragraphs(text):
@@ -58,7 +60,8 @@ def split_sentences(text: str) -> list[tuple[int, int]]:
             continue
         first = len(spans)
         for at, end in _segments(paragraph):
-            # sentencex also stops after "et al. [10]" and "i.e. >21 wks.", and before the "2)" of "F(1, 2) = 5".
+            # sentencex also stops after "et al. [10]" and "i.e. >21 wks.", and before the "2)" of
+            # "F(1, 2) = 5".
             small = paragraph[at].islower() and not paragraph[0].islower()
             if len(spans) > first and (small or text[spans[-1][1] - 1] == ","):
                 spans[-1] = spans[-1][0], start + end
@@ -75,12 +78,17 @@ def without_bullet(line: str) -> str:
 def list_lines(text: str, place: int) -> list[str]:
     """Return what a place in a list is to be read under: the lines that introduce the list, and its item so far.
 
-    Each line is the last sentence above the list, or an item above items further in, the outermost first. Joined by
-    line feeds, and with the text from the place on, they are a list again. Empty where there is no list.
+    Each line is the last sentence above the list, or an item above items further in, the outermost
+    first. Joined by line feeds, and with the text from the place on, they are a list again. Empty
+    where there is no list.
     """
     begin = max(place - _LIST_WITHIN, 0)
     text = text[begin : place + _NARROWEST]
-    places = [span for span in _paragraphs(text) if span[0] <= place - begin and re.search(r"\w", text[slice(*span)])]
+    places = [
+        span
+        for span in _paragraphs(text)
+        if span[0] <= place - begin and re.search(r"\w", text[slice(*span)])
+    ]
     lines, here, seen, below = list[str](), (-1, ""), set[str](), (-1, "")
     for start, end in reversed(places):
         first = max(text.rfind("\n", 0, start), text.rfind("\f", 0, start)) + 1
@@ -138,4 +146,6 @@ def _continues(line: str, following: str, width: int) -> bool:
     if rows or _HEADING.match(line) or _ITEM.match(following):
         return False
     first = following.split(maxsplit=1)[0]
-    return first[0].islower() or (width >= _NARROWEST and len(line.rstrip()) + 1 + len(first) > _FULL * width)
+    return first[0].islower() or (
+        width >= _NARROWEST and len(line.rstrip()) + 1 + len(first) > _FULL * width
+    )

@@ -31,7 +31,8 @@ _BY_TYPE: Mapping[str, StudyType] = {
 """By publication types of MEDLINE and article types of JATS, in small letters."""
 PUBMED_QUERIES: Mapping[str, str] = {
     "systematic review or meta-analysis": '"systematic review"[pt] OR "meta-analysis"[pt]',
-    # The narrow filter for therapy of PubMed's Clinical Queries, which finds what is not indexed yet.
+    # The narrow filter for therapy of PubMed's Clinical Queries, which finds what is not indexed
+    # yet.
     "randomized trial": '"randomized controlled trial"[pt] OR (randomized[tiab] AND controlled[tiab] AND trial[tiab])',
     "cohort study": '"cohort studies"[mh]',
     "case-control study": '"case-control studies"[mh]',
@@ -57,7 +58,9 @@ _BY_HEADING: Mapping[str, StudyType] = {
     "follow-up studies": "cohort study",
 }
 _SYSTEMATIC = re.compile(r"\bsystematic(?:ally)? (?:literature )?review(?!s)|\bmeta-?analys[ie]s\b")
-_TITLED_REVIEW = re.compile(r"\b(?:a|an|literature|narrative|scoping) review\b|\breview of the literature\b")
+_TITLED_REVIEW = re.compile(
+    r"\b(?:a|an|literature|narrative|scoping) review\b|\breview of the literature\b"
+)
 _BY_TITLE: Mapping[StudyType, str] = {
     "systematic review or meta-analysis": _SYSTEMATIC.pattern,
     "guideline": r"\b(?:clinical practice |practice |treatment )?guidelines?(?: for\b| on\b|$)|\bconsensus statement\b",
@@ -71,7 +74,8 @@ _BY_TEXT: Mapping[StudyType, tuple[str, str]] = {
     ),
     "randomized trial": (
         "random",
-        r"(?<!non[- ])(?<!non)(?<!not )(?<!future )(?<!further )\brandomi[sz]ed,? (?:[\w-]+,? ){0,4}"
+        r"(?<!non[- ])(?<!non)(?<!not )(?<!future )(?<!further )\brandomi[sz]ed,? (?:[\w-]+,? "
+        r"){0,4}"
         # One that is called for is another than this.
         r"(?:trial|study)\b(?!(?: [\w/-]+){0,6},? (?:is|are|be) (?:\w+ )?"
         r"(?:needed|warranted|required|necessary|justified))"
@@ -81,9 +85,13 @@ _BY_TEXT: Mapping[StudyType, tuple[str, str]] = {
     "case-control study": ("case-control", r"\bcase-control(?:led)? (?:study|analysis|design)\b"),
     "cohort study": (
         "cohort",
-        r"\bcohort (?:study|analysis)\b|\b(?:prospective|retrospective|longitudinal) (?:[\w-]+ )?cohort\b",
+        r"\bcohort (?:study|analysis)\b|\b(?:prospective|retrospective|longitudinal) (?:[\w-]+ "
+        r")?cohort\b",
     ),
-    "case report": ("we ", r"\bwe (?:report|describe|present) (?:a|the) (?:rare )?(?:case|patient)\b"),
+    "case report": (
+        "we ",
+        r"\bwe (?:report|describe|present) (?:a|the) (?:rare )?(?:case|patient)\b",
+    ),
 }
 """What is in every such wording, which is quickly looked for, and the wordings."""
 _CROSS_SECTIONAL = re.compile(r"\bcross-sectional (?:analysis|design|stud(?:y|ies)|survey)\b")
@@ -91,31 +99,53 @@ _NOT_ASSIGNED = re.compile(
     r"\bretrospective(?:ly)? (?:analy[sz]|chart|cohort|reviews?\b|reviewed|stud(?:y|ied))"
     r"|\b(?:this|our|present) (?:[\w-]+ )?(?:observational|qualitative)\b"
 )
-_NO_TRIAL = re.compile(r"\b(?:observational|cohort|case-control|qualitative|interviews?|focus groups?)\b")
+_NO_TRIAL = re.compile(
+    r"\b(?:observational|cohort|case-control|qualitative|interviews?|focus groups?)\b"
+)
 """In a title: its patients were assigned to nothing, whatever was at random in a trial around it."""
 _QUALITATIVE = re.compile(r"(?<!and )(?<!and a )\bqualitative\b")
 _ANIMALS = r"mice|mouse|rats?|rabbits?|zebrafish|murine|dogs?|beagles?|pigs?|piglets?|swine|sheep|monkeys?|macaques?"
 _OF_PEOPLE = r"[- ](?:allerg|bite|flu\b|influenza|liver fluke|owner|valve)"
 """What people have of an animal: dog bites, swine flu."""
-_LABORATORY = re.compile(rf"\b(?:(?:{_ANIMALS})\b(?!{_OF_PEOPLE})|(?:in vitro(?! fertili[sz]ation)|cell lines?)\b)")
+_LABORATORY = re.compile(
+    rf"\b(?:(?:{_ANIMALS})\b(?!{_OF_PEOPLE})|(?:in vitro(?! fertili[sz]ation)|cell lines?)\b)"
+)
 _RANDOMIZED_ANIMALS = re.compile(rf"\b(?:{_ANIMALS})\b[^.]{{0,40}} were (?:then )?random")
 _OF_ARTICLES = ("article", "passage")
 """Kinds of documents, as their metadata name them, of which one source is one article."""
 _PEOPLE = re.compile(
     r"\b(?:patients?|women|men|children|adults|participants|volunteers|people|persons|subjects|humans?)\b"
 )
-_SAYS_NOTHING = re.compile(r"journal article|research[- ](?:article|support\b.*)|english abstract", re.IGNORECASE)
+_SAYS_NOTHING = re.compile(
+    r"journal article|research[- ](?:article|support\b.*)|english abstract", re.IGNORECASE
+)
 """Publication types that are of no kind of evidence."""
-_BECAME = {"retracted": "RETRACTED", "expression_of_concern": "EXPRESSION OF CONCERN", "corrected": "corrected"}
-_SPECIES = ("humans", "mice", "rats", "rabbits", "dogs", "cats", "swine", "sheep", "cattle", "guinea pigs", "zebrafish")
+_BECAME = {
+    "retracted": "RETRACTED",
+    "expression_of_concern": "EXPRESSION OF CONCERN",
+    "corrected": "corrected",
+}
+_SPECIES = (
+    "humans",
+    "mice",
+    "rats",
+    "rabbits",
+    "dogs",
+    "cats",
+    "swine",
+    "sheep",
+    "cattle",
+    "guinea pigs",
+    "zebrafish",
+)
 
 
 def study_type(document: Document) -> StudyType | None:
     """Return what kind of evidence a document is of; None where nothing tells.
 
-    Publication types come first, then the title, MeSH headings and the text, of which a passage may be a part, unless
-    its metadata name the type: see `with_study_types`. A protocol, which has no results, and the texts of the demo base
-    are no evidence of any kind.
+    Publication types come first, then the title, MeSH headings and the text, of which a passage may
+    be a part, unless its metadata name the type: see `with_study_types`. A protocol, which has no
+    results, and the texts of the demo base are no evidence of any kind.
     """
     metadata = document.metadata
     if metadata.get("study_type") in get_args(StudyType):
@@ -141,8 +171,14 @@ def study_type(document: Document) -> StudyType | None:
     # Of trials without randomization, too, PubMed says that patients were followed up.
     if not any("clinical trial" in name for name in types):
         found += [kind for heading, kind in _BY_HEADING.items() if heading in headings]
-    found += [kind for kind, (part, words) in _BY_TEXT.items() if part in whole and re.search(words, whole)]
-    if ("cross-sectional studies" in headings or _CROSS_SECTIONAL.search(whole)) and "cohort" not in title:
+    found += [
+        kind
+        for kind, (part, words) in _BY_TEXT.items()
+        if part in whole and re.search(words, whole)
+    ]
+    if (
+        "cross-sectional studies" in headings or _CROSS_SECTIONAL.search(whole)
+    ) and "cohort" not in title:
         found = [kind for kind in found if kind != "cohort study"]
     of_no_trial = _NO_TRIAL.search(title) or _NOT_ASSIGNED.search(whole)
     if _QUALITATIVE.search(title) or (of_no_trial and "random" not in title):
@@ -190,7 +226,9 @@ def species(document: Document) -> list[str]:
 def kind_of_evidence(document: Document) -> str:
     """Return the study type, or else the publication types that say something; empty where none does."""
     types = _written(document.metadata.get("publication_types"))
-    return study_type(document) or "; ".join(name for name in types if not _SAYS_NOTHING.fullmatch(name))
+    return study_type(document) or "; ".join(
+        name for name in types if not _SAYS_NOTHING.fullmatch(name)
+    )
 
 
 def source_notes(document: Document) -> list[str]:

@@ -34,7 +34,8 @@ from briefcontext.page.reading import MOST_PAGES
 from briefcontext.page.uploads import MOST_BODY_BYTES, MOST_BYTES, kinds, read_file, run_over
 
 SECURITY_HEADERS: Mapping[str, str] = {
-    # Trusted Types close the ways by which a text could become markup, also those that nobody thought of.
+    # Trusted Types close the ways by which a text could become markup, also those that nobody
+    # thought of.
     "Content-Security-Policy": (
         "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
         "base-uri 'none'; form-action 'none'; frame-ancestors 'none'; "
@@ -49,7 +50,12 @@ SECURITY_HEADERS: Mapping[str, str] = {
 }
 
 _ASK_FILE = "/api/ask/file"
-_MEDIA_TYPES = {".html": "text/html", ".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
+_MEDIA_TYPES = {
+    ".html": "text/html",
+    ".css": "text/css",
+    ".js": "text/javascript",
+    ".svg": "image/svg+xml",
+}
 
 
 def create_app(
@@ -62,9 +68,11 @@ def create_app(
     """Make the page, an ASGI application that is served alone, behind its guard.
 
     Args:
-        settings: what every question is answered with: knowledge base, model, limits. People on the page may choose
+        settings: what every question is answered with: knowledge base, model, limits. People on the
+            page may choose
             how to read (`choices.py`), and nothing that names a file or a model.
-        token: what a client must send as a Bearer token, or several, with spaces between. Without one, only this
+        token: what a client must send as a Bearer token, or several, with spaces between. Without
+            one, only this
             machine may ask.
         graph: a graph of your own, from `build_graph`.
         uploads: whether people may ask over a file of theirs, which is kept nowhere.
@@ -93,7 +101,8 @@ def create_page(
     """Make the page for an application that guards it, to be mounted below any path; see `create_app`."""
     if uploads and find_spec("resource") is None:  # Windows.
         raise InputError(
-            "Files of visitors cannot be read on this system: it has no limits of time and memory for the process that "
+            "Files of visitors cannot be read on this system: it has no limits of time and memory "
+            "for the process that "
             "reads them. Leave out --uploads, or serve from Linux, macOS or WSL."
         )
     fixed = (settings or Settings()).without_file_links()
@@ -114,7 +123,9 @@ def create_page(
         given = await _read_json(request)
         question = _question(given)
         settings = check(given.get("settings"), fixed)
-        dense = settings.retrieval.replace("hybrid", "dense")  # Of hybrid search the dense order is compared.
+        dense = settings.retrieval.replace(
+            "hybrid", "dense"
+        )  # Of hybrid search the dense order is compared.
         ranking = "retrieved" if own else "re-ranked" if settings.cross_encoder else dense
         return JSONLines(run(graph, question, settings, ranking=ranking))
 
@@ -138,8 +149,16 @@ def create_page(
             raise HTTPException(404, "What is read here cannot be counted.")
         return JSONResponse({"passages": counted[0], "all": counted[1]})
 
-    routes = {"/ask": ask, "/count": count, "/source": whole_source, **({"/ask/file": ask_file} if uploads else {})}
-    api = [Route("/about", about), *(Route(path, answer, methods=["POST"]) for path, answer in routes.items())]
+    routes = {
+        "/ask": ask,
+        "/count": count,
+        "/source": whole_source,
+        **({"/ask/file": ask_file} if uploads else {}),
+    }
+    api = [
+        Route("/about", about),
+        *(Route(path, answer, methods=["POST"]) for path, answer in routes.items()),
+    ]
     return Starlette(
         routes=[Mount("/api", routes=api), Route("/", asset), Route("/{name}", asset)],
         middleware=[Middleware(_SecurityHeaders), *([guard] if guard else [])],
@@ -171,14 +190,23 @@ def _explain(request: Request, error: Exception) -> Response:
 
 def _assets() -> dict[str, Response]:
     """Return the page's files by name, as they are sent."""
-    found = {file: _MEDIA_TYPES.get(PurePath(file.name).suffix) for file in files("briefcontext.page").iterdir()}
-    return {file.name: Response(file.read_bytes(), media_type=kind) for file, kind in found.items() if kind}
+    found = {
+        file: _MEDIA_TYPES.get(PurePath(file.name).suffix)
+        for file in files("briefcontext.page").iterdir()
+    }
+    return {
+        file.name: Response(file.read_bytes(), media_type=kind)
+        for file, kind in found.items()
+        if kind
+    }
 
 
 def _over_one_file(settings: Settings) -> Settings:
     """Return the settings as they are for a document; what is for knowledge bases is at its default."""
     models = settings.model_dump(exclude={"years", *LABELLED, "knowledge_base", "preflight"})
-    return type(settings)(**{**models, "retrieval": "hybrid", "route": "order_preserving", "document": None})
+    return type(settings)(
+        **{**models, "retrieval": "hybrid", "route": "order_preserving", "document": None}
+    )
 
 
 def _about(settings: Settings, own: bool, uploads: bool) -> dict[str, Any]:
@@ -192,8 +220,12 @@ def _about(settings: Settings, own: bool, uploads: bool) -> dict[str, Any]:
         "source": "the sources of its graph" if own else _source(settings),
         "model": settings.model,
         "extract_model": settings.extract_model,
-        "examples": [{"question": row["question"], "options": row.get("options", {})} for row in examples],
-        "uploads": {"kinds": kinds(), "bytes": MOST_BYTES, "pages": MOST_PAGES} if uploads else None,
+        "examples": [
+            {"question": row["question"], "options": row.get("options", {})} for row in examples
+        ],
+        "uploads": {"kinds": kinds(), "bytes": MOST_BYTES, "pages": MOST_PAGES}
+        if uploads
+        else None,
     }
 
 
@@ -219,7 +251,11 @@ def _size_and_labels(settings: Settings) -> tuple[str | None, dict[str, list[str
 def _question(given: Mapping[str, Any]) -> dict[str, Any]:
     """Check a question, its options, and those that it is a follow-up to: what the graph takes."""
     asked = check_question(given.get("question"), given.get("options"))
-    return {"question": asked["text"], "options": asked["options"], "earlier": check_earlier(given.get("earlier"))}
+    return {
+        "question": asked["text"],
+        "options": asked["options"],
+        "earlier": check_earlier(given.get("earlier")),
+    }
 
 
 async def _read_json(request: Request) -> Mapping[str, Any]:

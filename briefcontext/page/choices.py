@@ -39,15 +39,21 @@ _COUNTS = ("top_k", "partition_size", "preflight_top_n")
 def describe(settings: Settings, labels: Mapping[str, Sequence[str]]) -> list[dict[str, Any]]:
     """Describe the choices for a form: `name`, `label`, `description`, `type`, `default`, bounds and values.
 
-    One document has nothing to filter by. `labels` are frequent ones of the knowledge base, of the kinds that it has.
+    One document has nothing to filter by. `labels` are frequent ones of the knowledge base, of the
+    kinds that it has.
     """
     properties = Settings.model_json_schema()["properties"]
     filters = () if settings.document is not None else ("years", "publication_types", *labels)
     names = [name for name in CHOICES if name not in FILTERS or name in filters]
-    return [_describe(name, properties[name], getattr(settings, name), labels.get(name, ())) for name in names]
+    return [
+        _describe(name, properties[name], getattr(settings, name), labels.get(name, ()))
+        for name in names
+    ]
 
 
-def _describe(name: str, schema: Mapping[str, Any], default: Any, labels: Sequence[str]) -> dict[str, Any]:
+def _describe(
+    name: str, schema: Mapping[str, Any], default: Any, labels: Sequence[str]
+) -> dict[str, Any]:
     kind, offered = schema.get("type"), schema.get("enum")
     if name in FILTERS:
         kind, offered = ("years", None) if name == "years" else ("labels", labels)

@@ -47,12 +47,15 @@ async def run(
 ) -> AsyncGenerator[Line]:
     """Answer a question, given as the graph takes it, and tell of each step.
 
-    Besides the graph's own events and the answer's tokens (`graphs/events.py`) there are: `documents` (all that were
-    retrieved), `preflight` (both rankings), `partitions` (the ids of each one's documents), `extraction` (what one
-    gave), and at the end `answer`, or else one `error` with its kind and message. `ranking` is how the page calls the
-    documents' order. The answer is sent once, after its verification.
+    Besides the graph's own events and the answer's tokens (`graphs/events.py`) there are:
+    `documents` (all that were retrieved), `preflight` (both rankings), `partitions` (the ids of
+    each one's documents), `extraction` (what one gave), and at the end `answer`, or else one
+    `error` with its kind and message. `ranking` is how the page calls the documents' order. The
+    answer is sent once, after its verification.
     """
-    parts: Any = graph.astream(question, context=settings, stream_mode=["custom", "messages", "updates"])
+    parts: Any = graph.astream(
+        question, context=settings, stream_mode=["custom", "messages", "updates"]
+    )
     tokens = AnswerTokens()
     answers: list[Answer] = []
     try:
@@ -68,7 +71,9 @@ async def run(
             elif isinstance(part, Mapping) and isinstance(part.get("event"), str):
                 yield dict(part)
         for answer in answers[-1:]:
-            formats = {name: write_references(answer["references"], name) for name in REFERENCE_FORMATS}
+            formats = {
+                name: write_references(answer["references"], name) for name in REFERENCE_FORMATS
+            }
             yield {"event": "answer", "answer": answer, "formats": formats}
     except BriefContextError as error:
         yield {"event": "error", "kind": type(error).__name__, "message": str(error)}
@@ -79,12 +84,26 @@ async def run(
 
 def _told(update: Mapping[str, Any], ranking: str) -> Iterator[Line]:
     if "ranking" in update:
-        documents = [{**passage(document), "rank": place} for place, document in enumerate(update["ranking"], 1)]
-        yield {"event": "documents", "documents": documents, "retracted": update.get("retracted", [])}
+        documents = [
+            {**passage(document), "rank": place}
+            for place, document in enumerate(update["ranking"], 1)
+        ]
+        yield {
+            "event": "documents",
+            "documents": documents,
+            "retracted": update.get("retracted", []),
+        }
     if "preflight" in update:
-        yield {"event": "preflight", "preflight": update["preflight"], "route": update.get("route"), "ranking": ranking}
+        yield {
+            "event": "preflight",
+            "preflight": update["preflight"],
+            "route": update.get("route"),
+            "ranking": ranking,
+        }
     if "partitions" in update:
-        partitions = [[str(document.id) for document in partition] for partition in update["partitions"]]
+        partitions = [
+            [str(document.id) for document in partition] for partition in update["partitions"]
+        ]
         yield {"event": "partitions", "partitions": partitions}
     for extraction in update.get("extractions", []) if "ranking" not in update else ():
         yield {"event": "extraction", "extraction": extraction}
@@ -93,7 +112,10 @@ def _told(update: Mapping[str, Any], ranking: str) -> Iterator[Line]:
 def listed(documents: Sequence[Document]) -> Line:
     """Return the passages of a source as the page shows them, as far as they are not too long together."""
     shown = resources.fitting(documents, _MOST_CHARACTERS)
-    return {"passages": [passage(document) for document in shown], "left_out": len(documents) - len(shown)}
+    return {
+        "passages": [passage(document) for document in shown],
+        "left_out": len(documents) - len(shown),
+    }
 
 
 def passage(document: Document) -> Line:
@@ -129,10 +151,13 @@ class JSONLines(Response):
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         left = MOST_BYTES
-        await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
+        await send(
+            {"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers}
+        )
         async with aclosing(self._lines) as lines:
             async for line in lines:
-                # ASCII throughout: half a surrogate pair in a model's words could not be encoded otherwise.
+                # ASCII throughout: half a surrogate pair in a model's words could not be encoded
+                # otherwise.
                 body = json.dumps(line, default=str).encode("ascii") + b"\n"
                 left -= len(body)
                 if left < 0:

@@ -1,7 +1,7 @@
 """Reads one file of a stranger's in a process of its own, which may be ended at any time, and may crash.
 
-It takes `{"name": …, "content": …}`, the file in base64, from its standard input, and writes the document, or what is
-wrong with the file, as JSON. No file that has a name is made.
+It takes `{"name": …, "content": …}`, the file in base64, from its standard input, and writes the
+document, or what is wrong with the file, as JSON. No file that has a name is made.
 """
 
 import json
@@ -37,7 +37,9 @@ def read_document(name: str, content: bytes) -> Document:
     length = len(document.page_content)
     for found, most, of in ((pages, MOST_PAGES, "pages"), (length, MOST_CHARACTERS, "characters")):
         if found > most:
-            raise InputError(f"{name} has {found:,} {of}, and at most {most:,} can be read. Give a part of it.")
+            raise InputError(
+                f"{name} has {found:,} {of}, and at most {most:,} can be read. Give a part of it."
+            )
     return document
 
 
@@ -50,7 +52,9 @@ def _entries(name: str, content: bytes) -> Iterator[Entry]:
     elif ending in ENDINGS["medline"] and is_medline(content):
         yield from read_medline(stream)
     else:
-        yield from next(read for format, read in WHOLE_FILES.items() if ending in ENDINGS[format])(stream, name)
+        yield from next(read for format, read in WHOLE_FILES.items() if ending in ENDINGS[format])(
+            stream, name
+        )
 
 
 def main() -> None:

@@ -54,18 +54,32 @@ async def read_file(given: object, seconds: float = SECONDS) -> Document:
     Raises:
         InputError: it is none that can be read, too large, or takes too long.
     """
-    name, content = (given.get("name"), given.get("content")) if isinstance(given, Mapping) else (None, None)
-    if not (isinstance(name, str) and isinstance(content, str) and name.isprintable() and len(name) <= 200):
-        raise InputError('There is no file to answer from. Send {"file": {"name": "…", "content": "…"}}, in base64.')
+    name, content = (
+        (given.get("name"), given.get("content")) if isinstance(given, Mapping) else (None, None)
+    )
+    if not (
+        isinstance(name, str)
+        and isinstance(content, str)
+        and name.isprintable()
+        and len(name) <= 200
+    ):
+        raise InputError(
+            'There is no file to answer from. Send {"file": {"name": "…", "content": "…"}}, in base64.'
+        )
     name = PurePath(name).name
     if PurePath(name).suffix.lower() not in kinds():
-        raise InputError(f"{name} is of no kind that can be read here: {', '.join(kinds())}. Save it as one of these.")
+        raise InputError(
+            f"{name} is of no kind that can be read here: {', '.join(kinds())}. Save it as one of these."
+        )
     if len(content) > MOST_BYTES // 3 * 4 + 4:
         raise InputError(f"{name} is larger than {MOST_BYTES // 1024**2} MiB. Give a part of it.")
     async with _AT_ONCE:
         told = await _told_of(json.dumps({"name": name, "content": content}).encode(), seconds)
     if told is None:
-        raise InputError(f"{name} could not be read in {seconds} seconds and the memory for it. It may be damaged.")
+        raise InputError(
+            f"{name} could not be read in {seconds} seconds and the memory for it. It may be "
+            f"damaged."
+        )
     if "error" in told:
         raise InputError(told["error"])
     return Document(id=told["id"], page_content=told["text"], metadata=told["metadata"])
@@ -74,7 +88,9 @@ async def read_file(given: object, seconds: float = SECONDS) -> Document:
 async def _told_of(file: bytes, seconds: float) -> dict[str, Any] | None:
     """Return what the process that reads a file says; None where it was ended, or crashed."""
     environment = {name: os.environ[name] for name in _ENVIRONMENT if name in os.environ}
-    environment["OPENBLAS_NUM_THREADS"] = "1"  # Each thread takes of the memory that the process may have.
+    environment["OPENBLAS_NUM_THREADS"] = (
+        "1"  # Each thread takes of the memory that the process may have.
+    )
     command = [sys.executable, "-m", "briefcontext.page.reading"]
     reading = Popen(command, stdin=PIPE, stdout=PIPE, stderr=DEVNULL, env=environment)
     try:
@@ -115,12 +131,16 @@ class _Upload(RankingRetriever):
     def ranks_by_bm25(self) -> bool:
         return self.settings.retrieval == "bm25"
 
-    def _search(self, query: str, k: int, filters: Filters, config: RunnableConfig) -> list[Document]:
+    def _search(
+        self, query: str, k: int, filters: Filters, config: RunnableConfig
+    ) -> list[Document]:
         retriever = resources.retriever(self.settings, over=self.encoded)
         return retriever.invoke(query, config, k=k, filters=filters)
 
 
-async def run_over(document: Document, question: Mapping[str, Any], settings: Settings) -> AsyncGenerator[Line]:
+async def run_over(
+    document: Document, question: Mapping[str, Any], settings: Settings
+) -> AsyncGenerator[Line]:
     """Answer a question from a document as `run` does, and tell all its passages."""
     upload = _Upload(name=str(document.id), document=document, settings=settings)
     try:
@@ -130,7 +150,11 @@ async def run_over(document: Document, question: Mapping[str, Any], settings: Se
         rest = type(settings)(**settings.model_dump(exclude=names, exclude_unset=True))
         async for line in run(graph, question, rest, ranking=ranking):
             if line["event"] == "answer":
-                yield {"event": "source", "source_id": document.metadata["source_id"], **listed(upload.encoded.chunks)}
+                yield {
+                    "event": "source",
+                    "source_id": document.metadata["source_id"],
+                    **listed(upload.encoded.chunks),
+                }
             yield line
     finally:
         upload.stopped.set()

@@ -42,8 +42,8 @@ MAX_ASKED_WAIT = 300.0
 
 StructuredOutput = Literal["auto", "json_schema", "tools", "prompt"]
 """How a model is asked for a record: `json_schema`: the provider holds it to the schema; `tools`: as the arguments of
-a function; `prompt`: by the prompt's words alone; `auto`: as LangChain's profile of the model says, `json_schema`
-where it says nothing."""
+a function; `prompt`: by the prompt's words alone; `auto`: as LangChain's profile of the model
+says, `json_schema` where it says nothing."""
 
 
 @dataclass(frozen=True)
@@ -103,11 +103,13 @@ class Model:
         self._decided = structured_output != "auto"
         self._structured_output = structured_output if self._decided else _by_profile(self.chat)
         self._record_models: dict[type[BaseModel], Runnable[Any, Any]] = {}
-        # Where a run's messages are streamed, every call would be, and OpenAI's client then counts no tokens of a
-        # structured reply. So nothing is streamed but the answer.
+        # Where a run's messages are streamed, every call would be, and OpenAI's client then counts
+        # no tokens of a structured reply. So nothing is streamed but the answer.
         self._whole = without_streaming(self.chat)
         # A model told not to count the tokens of what it streams would keep them from the ledger.
-        self._streams = self._whole is not self.chat and getattr(self.chat, "stream_usage", None) is not False
+        self._streams = (
+            self._whole is not self.chat and getattr(self.chat, "stream_usage", None) is not False
+        )
 
     @property
     def max_input_tokens(self) -> int | None:
@@ -119,8 +121,8 @@ class Model:
         """Make a call, on the loop of all model calls, and make it again while that may help.
 
         Raises:
-            ModelSetupError: the provider refuses the key, or does not know the model or the address.
-            ModelCallError: it failed for good.
+            ModelSetupError: the provider refuses the key, or does not know the model or the
+                address. ModelCallError: it failed for good.
         """
         try:
             return await on_loop(self._ask(request, budget))
@@ -157,7 +159,11 @@ class Model:
         """Return the model as it is asked for records, without the parser that LangChain puts behind it."""
         method = "function_calling" if self._structured_output == "tools" else "json_schema"
         # All in one piece: not every server follows references.
-        schema = {name: part for name, part in dereference_refs(record.model_json_schema()).items() if name != "$defs"}
+        schema = {
+            name: part
+            for name, part in dereference_refs(record.model_json_schema()).items()
+            if name != "$defs"
+        }
         try:
             structured = self._whole.with_structured_output(schema, method=method)
             if isinstance(structured, RunnableSequence):
@@ -180,10 +186,13 @@ class Model:
             try:
                 try:
                     async with limiter.slot(budget.limits):
-                        # A provider's own timeout bounds the gaps between bytes at best, so the whole call is timed.
+                        # A provider's own timeout bounds the gaps between bytes at best, so the
+                        # whole call is timed.
                         async with asyncio.timeout(budget.timeout):
                             started = time.time()
-                            message = await model.ainvoke(list(request.messages), _config(request, attempt))
+                            message = await model.ainvoke(
+                                list(request.messages), _config(request, attempt)
+                            )
                 except Exception as error:
                     message = cut_message(error)
                     if message is None:
@@ -201,7 +210,8 @@ class Model:
                 pause = random.uniform(longest / 2, longest) if wait is None else wait
                 if pause > MAX_ASKED_WAIT:
                     raise ModelCallError(
-                        f"{self.name} asks to wait {pause:,.0f} s before the next call. Try again later."
+                        f"{self.name} asks to wait {pause:,.0f} s before the next call. Try again "
+                        f"later."
                     )
                 await sleep(pause)
         times = "once" if budget.max_retries == 0 else f"{budget.max_retries + 1} times"
@@ -234,7 +244,9 @@ class Model:
             return f"{told} Check that a chat model's server answers at {url}."
         return told
 
-    def _record(self, request: Request, message: AIMessage | None, attempt: int, started: float) -> ModelCall:
+    def _record(
+        self, request: Request, message: AIMessage | None, attempt: int, started: float
+    ) -> ModelCall:
         usage: dict[str, Any] = dict((message.usage_metadata if message else None) or {})
         # LangChain marks a reply from its cache with a total cost of zero.
         cached = usage.get("total_cost") == 0
@@ -248,7 +260,9 @@ class Model:
             attempt=attempt + 1,
             input_characters=request.characters,
             input_tokens=int(usage.get("input_tokens", 0)),
-            cached_input_tokens=int((usage.get("input_token_details") or {}).get("cache_read") or 0),
+            cached_input_tokens=int(
+                (usage.get("input_token_details") or {}).get("cache_read") or 0
+            ),
             output_tokens=int(usage.get("output_tokens", 0)),
             started=started,
             ended=time.time(),
@@ -264,8 +278,15 @@ def _by_profile(chat: BaseChatModel) -> StructuredOutput:
 
 def _config(request: Request, attempt: int) -> RunnableConfig:
     # A run of the node's own name would pass for the node, and its messages for the node's output.
-    metadata: dict[str, Any] = {"stage": request.stage, "partition": request.partition, "attempt": attempt + 1}
-    metadata |= {"again": request.again, **({"articles": dict(request.articles)} if request.articles else {})}
+    metadata: dict[str, Any] = {
+        "stage": request.stage,
+        "partition": request.partition,
+        "attempt": attempt + 1,
+    }
+    metadata |= {
+        "again": request.again,
+        **({"articles": dict(request.articles)} if request.articles else {}),
+    }
     # Where a run's messages are streamed, they are there for the answer.
     tags = [] if request.streamed else ["nostream"]
     return {"tags": tags, "run_name": f"{request.stage} call", "metadata": metadata}

@@ -1,6 +1,7 @@
 """The one event loop of this process on which models are called, and the ways onto it.
 
-One loop keeps one limit on calls in flight, and the connections of a model's client, which belong to a loop, are used
+One loop keeps one limit on calls in flight, and the connections of a model's client, which belong
+to a loop, are used
 by all callers: by threads, and by event loops that come and go.
 """
 
@@ -27,7 +28,8 @@ def wait_for(work: Coroutine[Any, Any, T]) -> T:
     if _running() is _event_loop():
         work.close()
         raise InputError(
-            "A synchronous method was called in the thread of the event loop that makes the model calls, where it "
+            "A synchronous method was called in the thread of the event loop that makes the model "
+            "calls, where it "
             "would wait for itself. Use the async methods there, or another thread."
         )
     # A queue in C: Ctrl-C in the midst of Python's own could leave its lock held.
@@ -89,7 +91,8 @@ class _Work(Generic[T]):
         self._task.add_done_callback(self._end)
 
     def _end(self, task: "asyncio.Task[T]") -> None:
-        # The task dies here, on the loop: in the main thread a Ctrl-C that fell into its clean-up would be lost.
+        # The task dies here, on the loop: in the main thread a Ctrl-C that fell into its clean-up
+        # would be lost.
         self._task = None
         try:
             self.outcome.set_result(task.result())
@@ -138,13 +141,17 @@ def _event_loop() -> asyncio.AbstractEventLoop:
         if _loop is None:
             _loop = asyncio.new_event_loop()
             _loop.set_default_executor(_Threads())
-            threading.Thread(target=_run_forever, args=[_loop], name="model calls", daemon=True).start()
+            threading.Thread(
+                target=_run_forever, args=[_loop], name="model calls", daemon=True
+            ).start()
         return _loop
 
 
 def _run_forever(loop: asyncio.AbstractEventLoop) -> None:
     while True:
-        with suppress(KeyboardInterrupt, SystemExit):  # raised by a task, which keeps it for whoever waits for it
+        with suppress(
+            KeyboardInterrupt, SystemExit
+        ):  # raised by a task, which keeps it for whoever waits for it
             loop.run_forever()
 
 

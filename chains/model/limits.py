@@ -1,12 +1,16 @@
 """Limits on model calls: how many at once in this process, and how many a minute.
 
-Calls of one model start in the order in which they asked. The first of them waits for the model's rates, then for a
-place in flight, and spends the rates as it takes the place: so no call holds a place while it waits for a rate, or
-spends a rate while it waits for a place, and a model that has to wait for its rates holds up no other.
+Calls of one model start in the order in which they asked. The first of them waits for the model's
+rates, then for a
+place in flight, and spends the rates as it takes the place: so no call holds a place while it waits
+for a rate, or spends a rate while it waits for a place, and a model that has to wait for its rates
+holds up no other.
 
-Places are given in the order in which they were asked for, also to calls with a smaller `max_concurrent_calls` than
-those behind them: nothing starts meanwhile, so that as soon as enough of the calls in flight end, their wait does. Give
-model calls a timeout for that reason, and never ask for a second place from within one.
+Places are given in the order in which they were asked for, also to calls with a smaller
+`max_concurrent_calls` than
+those behind them: nothing starts meanwhile, so that as soon as enough of the calls in flight end,
+their wait does. Give model calls a timeout for that reason, and never ask for a second place from
+within one.
 """
 
 import asyncio
@@ -28,9 +32,9 @@ class CallLimits:
     max_concurrent_calls: int = 32
     """Model calls in flight at once in this process, over all models, questions, threads and event loops.
 
-    A call that is given up is cancelled, and its connection closed. That of a model that has only a synchronous side
-    counts no more, though its thread cannot be stopped and ends only with the client's own timeout: if it kept its
-    place, a client without one could keep all places for good.
+    A call that is given up is cancelled, and its connection closed. That of a model that has only a
+    synchronous side counts no more, though its thread cannot be stopped and ends only with the
+    client's own timeout: if it kept its place, a client without one could keep all places for good.
     """
     requests_per_minute: float | None = None
     """Calls of one model that start within any 60 seconds; below 1, for example 0.5, one call in 120 seconds."""

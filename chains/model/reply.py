@@ -12,10 +12,12 @@ Cut = Literal["the token limit", "a content filter", "a broken connection"]
 
 _REASON_FIELDS = ("finish_reason", "stop_reason", "stopReason", "done_reason")
 """OpenAI, Gemini, Mistral and Cohere; Anthropic; Bedrock; Ollama."""
-# Searched for, and not compared: the pieces of a stream that each carry the reason are put together as one word.
+# Searched for, and not compared: the pieces of a stream that each carry the reason are put together
+# as one word.
 _LIMIT = re.compile(r"length|max_?(?:output_?|new_?)?tokens|context_window", re.IGNORECASE)
 _FILTER = re.compile(
-    r"content_?filter|safety|recitation|blocklist|prohibited|spii|model_armor|guardrail|refusal|toxic", re.IGNORECASE
+    r"content_?filter|safety|recitation|blocklist|prohibited|spii|model_armor|guardrail|refusal|toxic",
+    re.IGNORECASE,
 )
 
 _MENDING: dict[Cut, str] = {
@@ -36,10 +38,18 @@ def cut_off(message: BaseMessage) -> Cut | None:
     reasons = [given.get(name) for name in _REASON_FIELDS] + [
         details.get("reason") if isinstance(details, dict) else None
     ]
-    reason = " ".join(str(getattr(reason, "name", reason)) for reason in reasons if reason is not None)
+    reason = " ".join(
+        str(getattr(reason, "name", reason)) for reason in reasons if reason is not None
+    )
     if given == {"model_provider": "openai"}:
         return "a broken connection"
-    return "the token limit" if _LIMIT.search(reason) else "a content filter" if _FILTER.search(reason) else None
+    return (
+        "the token limit"
+        if _LIMIT.search(reason)
+        else "a content filter"
+        if _FILTER.search(reason)
+        else None
+    )
 
 
 def cut_warning(cut: Cut, what: str) -> str:
@@ -55,7 +65,9 @@ def cut_message(error: Exception) -> AIMessage | None:
         return None
     reason = "length" if isinstance(error, LengthFinishReasonError) else "content_filter"
     completion = error.completion
-    text = (completion.choices[0].message.content or "") if completion and completion.choices else ""
+    text = (
+        (completion.choices[0].message.content or "") if completion and completion.choices else ""
+    )
     message = AIMessage(text, response_metadata={"finish_reason": reason})
     if completion and (usage := completion.usage):
         details = usage.prompt_tokens_details
@@ -63,7 +75,9 @@ def cut_message(error: Exception) -> AIMessage | None:
             "input_tokens": usage.prompt_tokens,
             "output_tokens": usage.completion_tokens,
             "total_tokens": usage.total_tokens,
-            "input_token_details": {"cache_read": (details.cached_tokens if details else None) or 0},
+            "input_token_details": {
+                "cache_read": (details.cached_tokens if details else None) or 0
+            },
         }
     return message
 
@@ -76,19 +90,25 @@ _TAGS = tuple(f"<{closing}{name}>" for name in _THOUGHTS for closing in ("", "/"
 def without_reasoning(text: str, *, unfinished: bool = False) -> str:
     """Return a reply without the reasoning before it; empty where it is nothing but an unfinished thought.
 
-    Tags count where models write them: at the beginning. Further on they may be words of a document that are quoted.
-    Only a closing tag without an opening one ends what the chat template has begun, unless the reply begins as JSON:
-    then all that stands before it was a thought.
+    Tags count where models write them: at the beginning. Further on they may be words of a document
+    that are quoted. Only a closing tag without an opening one ends what the chat template has
+    begun, unless the reply begins as JSON: then all that stands before it was a thought.
 
     Args:
-        text: the reply, or as much of it as is there.
-        unfinished: whether there is more to come, so that what may be the beginning of a tag is held back.
+        text: the reply, or as much of it as is there. unfinished: whether there is more to come, so
+            that what may be the beginning of a tag is held back.
     """
-    if unfinished and any(tag.startswith(text[(last := text.rfind("<")) :].lower()) for tag in _TAGS):
+    if unfinished and any(
+        tag.startswith(text[(last := text.rfind("<")) :].lower()) for tag in _TAGS
+    ):
         text = text[:last]
     begin, within, opened = 0, "", 0
     for tag in _TAG.finditer(text):
-        name, closing, said = tag["name"].lower(), bool(tag["closing"]), text[begin : tag.start()].lstrip()
+        name, closing, said = (
+            tag["name"].lower(),
+            bool(tag["closing"]),
+            text[begin : tag.start()].lstrip(),
+        )
         if within:
             ends_thought = closing and name == within
         elif not said and not closing:
@@ -127,13 +147,17 @@ _OBJECT_BEGINS = re.compile(r'\{\s*"|\[\s*\{')
 def read_record(text: str, field: str, *, cut_off: bool = False) -> dict[str, Any]:
     """Return the one JSON object of a text that has a field; it may stand in prose, a fence, a list or a wrapper.
 
-    Of a text that was cut off only an object that is all of it counts: what stands before the cut may be an example,
-    or the first of several.
+    Of a text that was cut off only an object that is all of it counts: what stands before the cut
+    may be an example, or the first of several.
 
     Raises:
         ValueError: there is none, there are several, or JSON is begun and not well formed.
     """
-    found = [record for value in (_whole(text) if cut_off else _values(text)) for record in _records_in(value, field)]
+    found = [
+        record
+        for value in (_whole(text) if cut_off else _values(text))
+        for record in _records_in(value, field)
+    ]
     if not found:
         raise ValueError(f'the reply has no JSON object with the field "{field}"')
     if len(found) > 1:
@@ -155,7 +179,8 @@ def _values(text: str) -> Iterator[Any]:
         try:
             value, at = _decode(text, bracket.start())
         except ValueError:
-            # A brace in prose is passed over; an object that does not end well must not be read by its parts.
+            # A brace in prose is passed over; an object that does not end well must not be read by
+            # its parts.
             if _OBJECT_BEGINS.match(text, bracket.start()):
                 raise
             at = bracket.end()
@@ -173,7 +198,12 @@ def _decode(text: str, at: int) -> tuple[Any, int]:
 def _records_in(value: Any, field: str) -> list[dict[str, Any]]:
     """Return the objects with the field: the value itself, what it lists, or the one thing that it wraps."""
     if isinstance(value, list):
-        return [record for item in value if isinstance(item, dict) for record in _records_in(item, field)]
+        return [
+            record
+            for item in value
+            if isinstance(item, dict)
+            for record in _records_in(item, field)
+        ]
     if isinstance(value, dict) and field not in value and len(value) == 1:
         return _records_in(next(iter(value.values())), field)
     return [value] if isinstance(value, dict) and field in value else []

@@ -1,7 +1,7 @@
 """A cache of model replies on disk, for experiments that are run again.
 
-LangChain's own for SQLite, in langchain-community, is no longer developed, and hands out a reply's serialised form
-as its text when it cannot be read back.
+LangChain's own for SQLite, in langchain-community, is no longer developed, and hands out a reply's
+serialised form as its text when it cannot be read back.
 """
 
 import hashlib
@@ -33,8 +33,8 @@ class ReplyCache(BaseCache):
     """Keeps replies in an SQLite file, except those that were cut off or say nothing: another try may do better.
 
     Args:
-        path: a file that this made before, or one that is not there yet.
-        model: what tells the model at its address from others, where the address is to be a part of the key.
+        path: a file that this made before, or one that is not there yet. model: what tells the
+            model at its address from others, where the address is to be a part of the key.
 
     Raises:
         InputError: the file is another program's, or cannot be opened or made.
@@ -47,11 +47,13 @@ class ReplyCache(BaseCache):
             ours = str(path) != ":memory:" and (self._is_ours() or self._made())
         except (OSError, ValueError, sqlite3.Error) as error:
             raise InputError(
-                f"The cache of model calls cannot be kept in {path}: {one_line(error)} Name another file."
+                f"The cache of model calls cannot be kept in {path}: {one_line(error)} Name "
+                f"another file."
             ) from error
         if not ours:
             raise InputError(
-                f"The cache of model calls cannot be kept in {path}: it is no file that BriefContext made for that. "
+                f"The cache of model calls cannot be kept in {path}: it is no file that "
+                f"BriefContext made for that. "
                 "Name one that is not there yet."
             )
 
@@ -81,7 +83,11 @@ class ReplyCache(BaseCache):
             row = database.execute(
                 "SELECT reply FROM replies WHERE key = ?", [self._key(prompt, llm_string)]
             ).fetchone()
-        return [ChatGeneration(message=message) for message in messages_from_dict(json.loads(row[0]))] if row else None
+        return (
+            [ChatGeneration(message=message) for message in messages_from_dict(json.loads(row[0]))]
+            if row
+            else None
+        )
 
     def update(self, prompt: str, llm_string: str, return_val: Sequence[Generation]) -> None:
         """Keep a reply."""
@@ -91,7 +97,10 @@ class ReplyCache(BaseCache):
         # What a provider adds to a message need not be JSON, and nothing here reads it again.
         reply = json.dumps([message_to_dict(message) for message in messages], default=str)
         with self._database() as database:
-            database.execute("INSERT OR REPLACE INTO replies VALUES (?, ?)", [self._key(prompt, llm_string), reply])
+            database.execute(
+                "INSERT OR REPLACE INTO replies VALUES (?, ?)",
+                [self._key(prompt, llm_string), reply],
+            )
 
     def clear(self, **kwargs: Any) -> None:
         """Forget all replies."""
@@ -110,4 +119,6 @@ class ReplyCache(BaseCache):
 
 
 def _worth_keeping(message: BaseMessage) -> bool:
-    return isinstance(message, AIMessage) and bool(reply_words(message)) and cut_off(message) is None
+    return (
+        isinstance(message, AIMessage) and bool(reply_words(message)) and cut_off(message) is None
+    )

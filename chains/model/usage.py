@@ -90,9 +90,13 @@ def summarise(
         stages=_by((call["stage"], call) for call in calls),
         models=_by((call["model"], call) for call in calls),
         vanilla_input_tokens=vanilla_input_tokens,
-        input_ratio=compared["input_tokens"] / vanilla_input_tokens if vanilla_input_tokens else None,
+        input_ratio=compared["input_tokens"] / vanilla_input_tokens
+        if vanilla_input_tokens
+        else None,
         vanilla_output_tokens=vanilla_output_tokens,
-        output_ratio=compared["output_tokens"] / vanilla_output_tokens if vanilla_output_tokens else None,
+        output_ratio=compared["output_tokens"] / vanilla_output_tokens
+        if vanilla_output_tokens
+        else None,
     )
 
 
@@ -113,7 +117,9 @@ def _sum(calls: Sequence[ModelCall]) -> UsageSum:
         input_tokens=sum(call["input_tokens"] for call in calls),
         cached_input_tokens=sum(call["cached_input_tokens"] for call in calls),
         output_tokens=sum(call["output_tokens"] for call in calls),
-        seconds=max(call["ended"] for call in calls) - min(call["started"] for call in calls) if calls else 0.0,
+        seconds=max(call["ended"] for call in calls) - min(call["started"] for call in calls)
+        if calls
+        else 0.0,
     )
 
 
@@ -125,4 +131,6 @@ def estimate_tokens(characters: int, calls: Sequence[ModelCall]) -> int | None:
     """
     reported = [call for call in calls if call["input_tokens"]]
     seen = sum(call["input_characters"] for call in reported)
-    return round(characters * sum(call["input_tokens"] for call in reported) / seen) if seen else None
+    return (
+        round(characters * sum(call["input_tokens"] for call in reported) / seen) if seen else None
+    )

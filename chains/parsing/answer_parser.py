@@ -71,7 +71,9 @@ def read_reply(reply: str) -> ReplyParts:
 def before_quotes(reply: str, *, unfinished: bool = False) -> str:
     """Return a reply up to its list of quotes; of an unfinished one also without what may begin the list."""
     quotes = next((label for label in _LABEL.finditer(reply) if label[1].lower() == "quotes"), None)
-    if quotes and (not unfinished or quotes[0].rstrip(" \t*_").endswith(":") or "\n" in reply[quotes.end() :]):
+    if quotes and (
+        not unfinished or quotes[0].rstrip(" \t*_").endswith(":") or "\n" in reply[quotes.end() :]
+    ):
         return reply[: quotes.start()].rstrip()
     if unfinished:
         last = reply.rfind("\n") + 1
@@ -130,8 +132,14 @@ def why_no_answer(reply: str, question: Question, instruction: str) -> str | Non
         return None
     if all(line.endswith(":") for line in lines):
         return "it holds no sentence"
-    own = [line for line in lines if line.removeprefix("Question:").strip() != question["text"].strip()]
-    if lines and all(line in instruction for line in own) and (not own or sum(map(len, own)) >= _REPEATED):
+    own = [
+        line for line in lines if line.removeprefix("Question:").strip() != question["text"].strip()
+    ]
+    if (
+        lines
+        and all(line in instruction for line in own)
+        and (not own or sum(map(len, own)) >= _REPEATED)
+    ):
         return "it repeats the prompt"
     return None
 

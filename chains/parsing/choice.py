@@ -16,7 +16,9 @@ _LINE = re.compile(
     re.IGNORECASE | re.MULTILINE,
 )
 _FIRST = re.compile(r"\W*(?:option\W*)?([a-z])(?!['’/-]?\w)((?:[^\w-]|- )*)", re.IGNORECASE)
-_LETTER = re.compile(r"(?<![\w/'’-])(?:[B-Z]|A(?! \w)|A(?= (?:and|or)\b))(?![\w'’]|[/-]\w|\. [a-z])")
+_LETTER = re.compile(
+    r"(?<![\w/'’-])(?:[B-Z]|A(?! \w)|A(?= (?:and|or)\b))(?![\w'’]|[/-]\w|\. [a-z])"
+)
 """A letter by itself. "A" before a word is the article, and "C. d" begins the name of a species."""
 
 
@@ -61,4 +63,8 @@ def named_option(value: str, options: Mapping[str, str]) -> str | None:
 
 def _plain(text: str) -> str:
     """Return words in lower case, without the marks around them."""
-    return re.sub(r"\s+", " ", unicodedata.normalize("NFKC", text)).strip(" .,;:!*_`\"'()[]<>").casefold()
+    return (
+        re.sub(r"\s+", " ", unicodedata.normalize("NFKC", text))
+        .strip(" .,;:!*_`\"'()[]<>")
+        .casefold()
+    )

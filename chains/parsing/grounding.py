@@ -51,18 +51,19 @@ def ground(
 ) -> Quote | None:
     """Find a quote in documents: exactly, else by its letters and digits alone, else by similarity.
 
-    A document's title counts as well, where no text has the words in the same way. A quote that leaves something out
-    (…) stands for all of the document's words from its beginning to its end: a "not" may be among them.
+    A document's title counts as well, where no text has the words in the same way. A quote that
+    leaves something out (…) stands for all of the document's words from its beginning to its end: a
+    "not" may be among them.
 
     Args:
-        quote: the words that a reader gave.
-        documents: where they may stand.
-        preferred: id of the document that the reader named; it wins over others at the same tier, and a
+        quote: the words that a reader gave. documents: where they may stand. preferred: id of the
+            document that the reader named; it wins over others at the same tier, and a
             quote that stands only in another document is attributed to that one.
         threshold: similarity for the last tier, 0 to 100; above 100 switches it off.
 
     Returns:
-        The document's own words, with their offsets where they stand in its text; None when they stand nowhere.
+        The document's own words, with their offsets where they stand in its text; None when they
+        stand nowhere.
     """
     wanted = quote.strip().strip("\"'“”‘’«»").strip().removesuffix("...").removesuffix("…").strip()
     letters, _ = _letters(wanted)
@@ -92,7 +93,11 @@ def in_whole_sentences(quote: Quote, documents: Sequence[Document]) -> Quote:
     if quote["start"] is None or quote["end"] is None:
         return quote
     # Of a document that is read in pieces, several may be given.
-    pieces = {int(each.metadata.get(CUT_AT, 0)): each for each in documents if str(each.id) == quote["document_id"]}
+    pieces = {
+        int(each.metadata.get(CUT_AT, 0)): each
+        for each in documents
+        if str(each.id) == quote["document_id"]
+    }
     before = max(begun for begun in pieces if begun <= quote["start"])
     document = pieces[before]
     text, start, end = document.page_content, quote["start"] - before, quote["end"] - before
@@ -127,7 +132,9 @@ def _in_title(way: Callable[[Document], Quote | None], document: Document) -> Qu
 
 def _quote(document: Document, start: int, end: int, match: Match) -> Quote:
     text, before = document.page_content[start:end], int(document.metadata.get(CUT_AT, 0))
-    return Quote(text=text, document_id=str(document.id), start=before + start, end=before + end, match=match)
+    return Quote(
+        text=text, document_id=str(document.id), start=before + start, end=before + end, match=match
+    )
 
 
 def _exact(wanted: str, document: Document) -> Quote | None:
@@ -146,7 +153,9 @@ def _normalised(wanted: str, letters: str, document: Document) -> Quote | None:
         start -= _before_digits(document.page_content, start)
         found = _quote(document, start, end, "normalised")
         # Letters and digits alone cannot tell 1.5 from 15, or "<" from ">".
-        if _figures(wanted) == _figures(found["text"]) and not _cuts_a_figure(document.page_content, start, end):
+        if _figures(wanted) == _figures(found["text"]) and not _cuts_a_figure(
+            document.page_content, start, end
+        ):
             return found
     return None
 
@@ -154,7 +163,11 @@ def _normalised(wanted: str, letters: str, document: Document) -> Quote | None:
 def _cuts_a_figure(text: str, start: int, end: int) -> bool:
     """Return whether a number, with its sign, begins before `start` or goes on after `end`."""
     begins = _NUMBER.match(text, start) and _DIGITS_BEFORE.search(text, max(start - 2, 0), start)
-    return bool(begins or _before_digits(text, start) or (text[end - 1].isdigit() and _DIGITS_AFTER.match(text, end)))
+    return bool(
+        begins
+        or _before_digits(text, start)
+        or (text[end - 1].isdigit() and _DIGITS_AFTER.match(text, end))
+    )
 
 
 def _before_digits(text: str, start: int) -> int:
@@ -214,7 +227,24 @@ def _figures(text: str) -> Counter[str]:
 _WORD = re.compile(r"[^\W_]+")
 _FILLING = frozenset(
     (
-        *("a", "an", "the", "of", "in", "on", "at", "by", "to", "for", "with", "as", "that", "this", "these", "which"),
+        *(
+            "a",
+            "an",
+            "the",
+            "of",
+            "in",
+            "on",
+            "at",
+            "by",
+            "to",
+            "for",
+            "with",
+            "as",
+            "that",
+            "this",
+            "these",
+            "which",
+        ),
         *("it", "is", "are", "was", "were", "be", "been", "has", "have", "had", "s"),
     )
 )
@@ -228,8 +258,8 @@ _LONG = 7
 def _respelled(quote: str, text: str, start: int, end: int) -> tuple[int, int] | None:
     """Find the stretch of a text, about a place, that has every word of a quote but for spelling and endings.
 
-    The words keep their order. Words that fill may be added, and any may be left out. Another drug, another unit or
-    an opposite is another word, however few of its letters differ.
+    The words keep their order. Words that fill may be added, and any may be left out. Another drug,
+    another unit or an opposite is another word, however few of its letters differ.
 
     Args:
         start, end: where the quote is about, in characters.
@@ -266,7 +296,8 @@ def _same(word: str, other: str) -> bool:
         return True
     if _stems(word) & _stems(other):
         return True
-    # A letter too many or too few is a slip; another letter may make another substance, as in thyroxine and thyronine.
+    # A letter too many or too few is a slip; another letter may make another substance, as in
+    # thyroxine and thyronine.
     slip = abs(len(word) - len(other)) == 1 and Levenshtein.distance(word, other) == 1
     return slip and min(len(word), len(other)) >= _LONG
 

@@ -66,15 +66,16 @@ def sample(items: Sequence[Item], limit: int, seed: int = 0) -> list[Item]:
     """
     if limit < 1:
         raise InputError(f"A sample of {limit} questions cannot be drawn: ask for 1 or more.")
-    # By a digest of the item itself, where a generator's numbers would fall on items by their place.
+    # By a digest of the item itself, where a generator's numbers would fall on items by their
+    # place.
     return sorted(items, key=lambda item: (sha256(f"{seed}\0{item.id}"), item.id))[:limit]
 
 
 def balanced_sample(items: Iterable[Item], per_class: int = PER_CLASS, seed: int = 0) -> list[Item]:
     """Draw `per_class` items of each right answer of each data set, in an order that mixes the answers.
 
-    Only multiple-choice items with a known answer can be drawn. As with `sample`, the file's order does not
-    matter, and a larger `per_class` adds to the items of a smaller one.
+    Only multiple-choice items with a known answer can be drawn. As with `sample`, the file's order
+    does not matter, and a larger `per_class` adds to the items of a smaller one.
 
     Raises:
         InputError: an answer has fewer items, or no item can be drawn.
@@ -84,7 +85,10 @@ def balanced_sample(items: Iterable[Item], per_class: int = PER_CLASS, seed: int
         if item.options and item.answers:
             classes.setdefault((item.group, item.answers[0]), []).append(item)
     if not classes:
-        raise InputError("A balanced sample needs multiple-choice questions with known answers, and there are none.")
+        raise InputError(
+            "A balanced sample needs multiple-choice questions with known answers, and there are "
+            "none."
+        )
     drawn = []
     for (group, answer), members in sorted(classes.items()):
         if len(members) < per_class:

@@ -14,7 +14,11 @@ from briefcontext.errors import InputError
 from briefcontext.evaluation.data_sets.data_set import DataSet, Item, long_document
 from briefcontext.evaluation.data_sets.rows import read_json_lines
 
-OPTIONS = {"A": "significantly increased", "B": "significantly decreased", "C": "no significant difference"}
+OPTIONS = {
+    "A": "significantly increased",
+    "B": "significantly decreased",
+    "C": "no significant difference",
+}
 
 _CODES = {"1": "A", "-1": "B", "0": "C"}
 """The file's Label Code; its labels in words are spelt in more than one way."""
@@ -28,13 +32,17 @@ _PROMPT_COLUMNS = ("PromptID", "PMCID", "Outcome", "Intervention", "Comparator")
 def read_evidence_inference(path: Path) -> DataSet:
     """Read a folder of the published layout, or of documents.jsonl and questions.jsonl; its files may be gzipped.
 
-    The answer is what most annotators say whose label was found valid, each with one vote a label. Left out,
-    and counted, are prompts without a valid label, with a tie, without an outcome or an intervention, and
-    those that repeat another word for word.
+    The answer is what most annotators say whose label was found valid, each with one vote a label.
+    Left out, and counted, are prompts without a valid label, with a tie, without an outcome or an
+    intervention, and those that repeat another word for word.
     """
     if not path.is_dir():
-        raise InputError(f"{path} is a file: give the folder that holds prompts_merged.csv, or questions.jsonl.")
-    files = [file for name in _FILES for file in (path / name, path / f"{name}.gz") if file.is_file()]
+        raise InputError(
+            f"{path} is a file: give the folder that holds prompts_merged.csv, or questions.jsonl."
+        )
+    files = [
+        file for name in _FILES for file in (path / name, path / f"{name}.gz") if file.is_file()
+    ]
     named = {file.name.removesuffix(".gz"): file for file in reversed(files)}
     if "prompts_merged.csv" in named:
         data = _published(path, named)
@@ -73,19 +81,28 @@ def _published(folder: Path, named: Mapping[str, Path]) -> DataSet:
                 f"receiving {row['Intervention']} and those receiving {row['Comparator']}."
             )
             if document not in data.documents:
-                data.documents[document] = _text(folder / "txt_files" / f"{document}.txt", document, place)
-            data.items.append(Item(prompt, question, OPTIONS, (ballot[0][0],), (document,), document))
+                data.documents[document] = _text(
+                    folder / "txt_files" / f"{document}.txt", document, place
+                )
+            data.items.append(
+                Item(prompt, question, OPTIONS, (ballot[0][0],), (document,), document)
+            )
     return data
 
 
 def _votes(path: Path) -> dict[str, Counter[str]]:
     cast: dict[str, set[tuple[str, str]]] = {}
     for place, row in _csv_rows(path, "PromptID", "UserID", "Valid Label", "Label", "Label Code"):
-        code, valid = row["Label Code"].removesuffix(".0"), row["Valid Label"].casefold() in ("1", "1.0", "true")
+        code, valid = (
+            row["Label Code"].removesuffix(".0"),
+            row["Valid Label"].casefold() in ("1", "1.0", "true"),
+        )
         if not valid or row["Label"].casefold() in ("", "invalid prompt"):
             continue
         if code not in _CODES:
-            raise InputError(f"{path}, line {place}: the Label Code {code!r} is none of {', '.join(_CODES)}.")
+            raise InputError(
+                f"{path}, line {place}: the Label Code {code!r} is none of {', '.join(_CODES)}."
+            )
         # An annotator has a row for each piece of evidence, and still one vote.
         cast.setdefault(row["PromptID"], set()).add((row["UserID"], _CODES[code]))
     return {prompt: Counter(label for _, label in ballots) for prompt, ballots in cast.items()}
@@ -93,14 +110,18 @@ def _votes(path: Path) -> dict[str, Counter[str]]:
 
 def _csv_rows(path: Path, *columns: str) -> Iterator[tuple[int, dict[str, str]]]:
     if not path.is_file():
-        raise InputError(f"There is no {path}. It is published at https://github.com/jayded/evidence-inference.")
+        raise InputError(
+            f"There is no {path}. It is published at https://github.com/jayded/evidence-inference."
+        )
     csv.field_size_limit(_ROW_BYTES)
     opened = gzip.open if path.suffix == ".gz" else open
     with opened(path, "rt", encoding="utf-8-sig", newline="") as file:
         rows = csv.DictReader(file)
         names = rows.fieldnames or []
         if missing := [column for column in columns if column not in names]:
-            raise InputError(f"{path} has no column {missing[0]!r}: its columns are {', '.join(names)}.")
+            raise InputError(
+                f"{path} has no column {missing[0]!r}: its columns are {', '.join(names)}."
+            )
         try:
             for row in rows:
                 if not (row["PromptID"] or "").strip():

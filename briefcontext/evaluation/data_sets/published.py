@@ -30,7 +30,9 @@ _MEDQ = ("ID", "Question", "Answer")
 def read_mirage(path: Path, subset: str = "") -> DataSet:
     """Read `{subset: {id: {question, options, answer, PMID}}}`; the PMIDs are the key documents."""
     sets = load_json(path)
-    if not isinstance(sets, dict) or not all(isinstance(questions, dict) for questions in sets.values()):
+    if not isinstance(sets, dict) or not all(
+        isinstance(questions, dict) for questions in sets.values()
+    ):
         raise InputError(f"{path} has not MIRAGE's layout, {{subset: {{id: question}}}}.")
     if subset and subset not in sets:
         raise InputError(f"{path} has no subset {subset!r}: it has {', '.join(sets)}.")
@@ -43,7 +45,10 @@ def read_mirage(path: Path, subset: str = "") -> DataSet:
                     raise BadRow("there are no options")
                 data.items.append(item)
     seen = Counter(item.id for item in data.items)
-    data.items = [replace(item, id=f"{item.group}:{item.id}") if seen[item.id] > 1 else item for item in data.items]
+    data.items = [
+        replace(item, id=f"{item.group}:{item.id}") if seen[item.id] > 1 else item
+        for item in data.items
+    ]
     return data
 
 
@@ -65,8 +70,9 @@ def read_pubmedqa(path: Path) -> DataSet:
 def read_bioasq(path: Path) -> DataSet:
     """Read `{"questions": [{id, body, type, exact_answer, ideal_answer, documents}]}`, of a file or a folder of them.
 
-    A yesno question gets the options yes and no. A factoid accepts each synonym, a list the whole list, and
-    a summary its ideal answers. The PMIDs at the end of `documents`' addresses are the key documents.
+    A yesno question gets the options yes and no. A factoid accepts each synonym, a list the whole
+    list, and a summary its ideal answers. The PMIDs at the end of `documents`' addresses are the
+    key documents.
     """
     data = DataSet("bioasq", files=sorted(path.glob("*.json")) if path.is_dir() else [path])
     for file in data.files:
@@ -81,7 +87,12 @@ def read_bioasq(path: Path) -> DataSet:
                     raise BadRow(f"the documents must be a list of addresses, not {documents!r}")
                 beside = {"exact_answer" if kind == "summary" else "ideal_answer": None}
                 data.items.append(
-                    item_of(row, YES_NO if kind == "yesno" else {}, gold_ids=list(map(_pmid, documents)), **beside)
+                    item_of(
+                        row,
+                        YES_NO if kind == "yesno" else {},
+                        gold_ids=list(map(_pmid, documents)),
+                        **beside,
+                    )
                 )
     return data
 
@@ -96,9 +107,9 @@ def _pmid(address: Any) -> str:
 def read_infinitebench(path: Path, *, choice: bool) -> DataSet:
     """Read longbook_qa_eng.jsonl: `id`, `context`, `input` and `answer`, a list of accepted texts.
 
-    In longbook_choice_eng.jsonl (`choice`) there are `options`, a list, and the right one's words in `answer`. As in
-    the benchmark's own scorer, it may also be the words and the letter, and of options with equal words the first is
-    the right one.
+    In longbook_choice_eng.jsonl (`choice`) there are `options`, a list, and the right one's words
+    in `answer`. As in the benchmark's own scorer, it may also be the words and the letter, and of
+    options with equal words the first is the right one.
     """
     data = DataSet("infinitebench-mc" if choice else "infinitebench-qa")
     # What names an option is no accepted text.
@@ -121,7 +132,11 @@ def _letter(answer: Any, options: Mapping[str, str]) -> str:
     if isinstance(answer, list) and len(answer) == 2 and answer[1] in [*options]:
         return str(answer[1])
     words = answer[0] if isinstance(answer, list) and len(answer) == 1 else answer
-    same = [letter for letter, text in options.items() if isinstance(words, str) and text == words.strip()]
+    same = [
+        letter
+        for letter, text in options.items()
+        if isinstance(words, str) and text == words.strip()
+    ]
     return same[0] if same else right_letter(answer, options)
 
 
@@ -139,7 +154,9 @@ def read_medq(path: Path) -> DataSet:
     with closing(book):
         heads, *rows = [*book.worksheets[0].iter_rows(values_only=True)] or [()]
     if not {*_MEDQ}.issubset(heads):
-        raise InputError(f"{path} has not MedQ's layout: the first row must have the heads {', '.join(_MEDQ)}.")
+        raise InputError(
+            f"{path} has not MedQ's layout: the first row must have the heads {', '.join(_MEDQ)}."
+        )
     data = DataSet("medq")
     for number, cells in enumerate(rows, 2):
         if any(cells):

@@ -61,7 +61,8 @@ def _parsed(content: bytes, path: Path, line: int = 1, advice: str = "") -> Any:
             raise BadRow(f"it cannot be read as UTF-8 text: {error}") from error
         except json.JSONDecodeError as error:
             raise InputError(
-                f"{path}, line {line + error.lineno - 1}: this is not JSON ({error.msg}). Is the file whole, and of "
+                f"{path}, line {line + error.lineno - 1}: this is not JSON ({error.msg}). Is the "
+                f"file whole, and of "
                 f"this layout?{advice}"
             ) from error
 
@@ -77,7 +78,9 @@ def _lines(path: Path) -> Iterator[bytes]:
 
 def load_json(path: Path) -> Any:
     """Read a whole JSON file; raises InputError where it is not JSON or a key occurs twice."""
-    return _parsed(b"".join(_lines(path)), path, advice=f" For a question a line, write jsonl:{path}.")
+    return _parsed(
+        b"".join(_lines(path)), path, advice=f" For a question a line, write jsonl:{path}."
+    )
 
 
 def json_rows(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
@@ -95,13 +98,13 @@ def json_rows(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
 def read_json_lines(path: Path, *, options: Mapping[str, str] | None = None) -> DataSet:
     """Read `question`, and where they are there `id`, `options`, `answer`, `gold_ids`, `type` and `group`.
 
-    `options` is a mapping or a list, `answer` a letter or an option's words; without options, `answer` is an
-    accepted text, several, or lists of synonyms. Questions of the type `yesno`, and those of a file whose
-    answers are all yes, no or maybe, get these as options, maybe only where some answer is. `gold_ids` may
-    also be `gold_pmids_in_corpus`, else `gold_pmids`. A long text is in the row (`context`), or in
-    documents.jsonl or contexts.jsonl beside, under the id that the row's `document`, `doc_id` or
-    `context_id` gives. Without `id` a question's id is its line. Options that are
-    given to this function are those of all questions without any.
+    `options` is a mapping or a list, `answer` a letter or an option's words; without options,
+    `answer` is an accepted text, several, or lists of synonyms. Questions of the type `yesno`, and
+    those of a file whose answers are all yes, no or maybe, get these as options, maybe only where
+    some answer is. `gold_ids` may also be `gold_pmids_in_corpus`, else `gold_pmids`. A long text is
+    in the row (`context`), or in documents.jsonl or contexts.jsonl beside, under the id that the
+    row's `document`, `doc_id` or `context_id` gives. Without `id` a question's id is its line.
+    Options that are given to this function are those of all questions without any.
     """
     stem = path.name.removesuffix(".gz").removesuffix(".jsonl")
     data = DataSet(path.resolve().parent.name if stem in ("queries", "questions") else stem)
@@ -113,7 +116,9 @@ def read_json_lines(path: Path, *, options: Mapping[str, str] | None = None) -> 
                 row["document"] = add_context(data, row)
             if _value_of(row, "id") is None:
                 row["id"] = f"line-{number}"
-            data.items.append(item_of(row, decisions if of_all or row.get("type") == "yesno" else {}))
+            data.items.append(
+                item_of(row, decisions if of_all or row.get("type") == "yesno" else {})
+            )
     _add_documents(data, path)
     return data
 
@@ -123,9 +128,15 @@ def _decisions(rows: list[dict[str, Any]]) -> tuple[Mapping[str, str], bool]:
     free = [row for row in rows if not _value_of(row, "options")]
     keyed = [row for row in free if _value_of(row, "answer") is not None]
     words = [
-        str(_said(_value_of(row, "answer"))).strip().casefold() for row in keyed if row.get("type") in (None, "yesno")
+        str(_said(_value_of(row, "answer"))).strip().casefold()
+        for row in keyed
+        if row.get("type") in (None, "yesno")
     ]
-    of_all = bool(keyed) and len(words) == len(keyed) and all(word in YES_NO_MAYBE.values() for word in words)
+    of_all = (
+        bool(keyed)
+        and len(words) == len(keyed)
+        and all(word in YES_NO_MAYBE.values() for word in words)
+    )
     return (YES_NO_MAYBE if "maybe" in words else YES_NO), of_all
 
 
@@ -141,7 +152,9 @@ def _add_documents(data: DataSet, path: Path) -> None:
                     if (id := _identifier(row.get("id"))) in wanted:
                         if id in data.documents:
                             raise BadRow(f"the id {id!r} occurs twice")
-                        data.documents[id] = long_document(id, _text_of(row, "text"), str(row.get("title") or ""))
+                        data.documents[id] = long_document(
+                            id, _text_of(row, "text"), str(row.get("title") or "")
+                        )
             wanted -= set(data.documents)
     if wanted:
         raise InputError(
@@ -226,7 +239,10 @@ def _lettered(options: Any) -> Any:
         options = {chr(ord("A") + place): text for place, text in enumerate(options)}
     if not isinstance(options, Mapping):
         return options
-    return {letter: str(text) if type(text) in (int, float) else text for letter, text in options.items()}
+    return {
+        letter: str(text) if type(text) in (int, float) else text
+        for letter, text in options.items()
+    }
 
 
 def right_letter(answer: Any, options: Mapping[str, str]) -> str:
@@ -234,34 +250,46 @@ def right_letter(answer: Any, options: Mapping[str, str]) -> str:
     words = _said(answer[0] if isinstance(answer, list) and len(answer) == 1 else answer)
     if isinstance(words, str | int | float):
         words = " ".join(str(words).split()).casefold()
-        named = [letter for letter, text in options.items() if " ".join(text.split()).casefold() == words]
-        # "C" may be an option's words (vitamin C) as well as a letter: then it is said, not guessed.
+        named = [
+            letter for letter, text in options.items() if " ".join(text.split()).casefold() == words
+        ]
+        # "C" may be an option's words (vitamin C) as well as a letter: then it is said, not
+        # guessed.
         named = list(dict.fromkeys([*named, *({words.upper()} & options.keys())]))
         if len(named) == 1:
             return named[0]
         if named:
             raise BadRow(f"the answer {answer!r} fits more than one option")
-    raise BadRow(f"the answer {shown(answer)} is none of the options ({', '.join(options)}), nor the words of one")
+    raise BadRow(
+        f"the answer {shown(answer)} is none of the options ({', '.join(options)}), nor the words of one"
+    )
 
 
 def _accepted_texts(answer: Any, *, whole_list: bool = False) -> tuple[str, ...]:
     """The accepted texts of a free-text answer: a text, alternatives, or lists of synonyms.
 
-    With `whole_list` each accepted text has all elements: with the first synonym of each, with the second, and so
-    on. Else every text is accepted by itself.
+    With `whole_list` each accepted text has all elements: with the first synonym of each, with the
+    second, and so on. Else every text is accepted by itself.
     """
     elements = answer if isinstance(answer, list) else [] if answer is None else [answer]
     groups = [texts for element in elements if (texts := _texts(element))]
     if whole_list:
         most = max(map(len, groups), default=0)
-        groups = [[", ".join(group[min(place, len(group) - 1)] for group in groups) for place in range(most)]]
+        groups = [
+            [
+                ", ".join(group[min(place, len(group) - 1)] for group in groups)
+                for place in range(most)
+            ]
+        ]
     return tuple(dict.fromkeys(chain.from_iterable(groups)))
 
 
 def _texts(element: Any) -> list[str]:
     texts = [_said(text) for text in (element if isinstance(element, list) else [element])]
     if not all(isinstance(text, str | int | float) for text in texts):
-        raise BadRow(f"an answer must be a text, a list of texts or a list of synonyms, not {shown(element)}")
+        raise BadRow(
+            f"an answer must be a text, a list of texts or a list of synonyms, not {shown(element)}"
+        )
     return [words for text in texts if (words := str(text).strip())]
 
 

@@ -35,7 +35,9 @@ _COLUMNS: Columns = {
     "Rankings": _label,
     "Answers": itemgetter("questions"),
     "Partitions without a choice": lambda c: f"{c['without_choice']} of {c['partitions']}",
-    "Conflicting (n)": lambda c: f"{c['n']} ({percent(c['n'] / c['questions'])}%)" if c["questions"] else "0",
+    "Conflicting (n)": lambda c: (
+        f"{c['n']} ({percent(c['n'] / c['questions'])}%)" if c["questions"] else "0"
+    ),
     "Resolved": itemgetter("resolved"),
     "Share [95% CI]": interval_of("share"),
     "Chosen by a partition": itemgetter("chosen_by_a_partition"),
@@ -43,8 +45,10 @@ _COLUMNS: Columns = {
     **WIN_TIE_LOSE,
 }
 _NOTE = (
-    "Conflicting: at least two partitions chose different options; one that states no choice is counted by itself, "
-    "and disagrees with none. Resolved: the final answer is right. Win, tie and lose are against vanilla RAG on the "
+    "Conflicting: at least two partitions chose different options; one that states no choice is "
+    "counted by itself, "
+    "and disagrees with none. Resolved: the final answer is right. Win, tie and lose are against "
+    "vanilla RAG on the "
     "conflicting answers, where both answered."
 )
 
@@ -61,13 +65,20 @@ class _Conflicts(OnCorpus):
 
     def left_out(self, item: Item, *, oracle: bool) -> str | None:
         """Leave free text out: partitions are seen to disagree by the options that they choose."""
-        return super().left_out(item, oracle=oracle) if item.options else "has no options to disagree on"
+        return (
+            super().left_out(item, oracle=oracle)
+            if item.options
+            else "has no options to disagree on"
+        )
 
     def report(self, report: Report) -> None:
         """Count conflicts, those resolved, and win, tie and lose against vanilla on them."""
         rows, every_k = report.rows, [{"k": k} for k in report.config["ks"]]
         conditions = [dict(key) for key in dict.fromkeys(map(condition_of, rows)) if key]
-        found = [_conflicts(rows, condition) for condition in [*every_k, *(c for c in conditions if c not in every_k)]]
+        found = [
+            _conflicts(rows, condition)
+            for condition in [*every_k, *(c for c in conditions if c not in every_k)]
+        ]
         report.show("conflicts", found, "Conflicts and what became of them", _COLUMNS, _NOTE)
         comparisons = compare_methods(_of_conflicts(rows), seed=report.seed, by=("k",))
         report.compare("comparisons", comparisons)
@@ -89,7 +100,9 @@ class Conflict(_Conflicts, Position):
     def drawn(self, items: Sequence[Item], seed: int) -> tuple[list[Item], str | None]:
         """Draw a fifth of the questions, as the paper does of PubMedQA."""
         count = max(1, round(SHARE * len(items)))
-        return sample(items, count, seed), f"{count} of {len(items)} questions, a fifth, as in the paper"
+        return sample(
+            items, count, seed
+        ), f"{count} of {len(items)} questions, a fifth, as in the paper"
 
 
 class ConflictOnRealRankings(_Conflicts, RealRankings):
@@ -112,7 +125,10 @@ def _conflicts(rows: Sequence[Row], condition: Mapping[str, Any]) -> dict[str, A
     mapped = [row for row in answered(some) if row["method"] == _MAPPED]
     conflicting = [row for row in mapped if _is_conflict(row)]
     resolved, n = sum(row["outcome"] == "right" for row in conflicting), len(conflicting)
-    differences = [one["score"] - other["score"] for one, other in paired(_of_conflicts(some), _MAPPED, VANILLA)]
+    differences = [
+        one["score"] - other["score"]
+        for one, other in paired(_of_conflicts(some), _MAPPED, VANILLA)
+    ]
     return {
         "condition": dict(condition),
         "questions": len(mapped),
@@ -120,7 +136,9 @@ def _conflicts(rows: Sequence[Row], condition: Mapping[str, Any]) -> dict[str, A
         "without_choice": sum(row["partitions_without_choice"] for row in mapped),
         "n": n,
         "resolved": resolved,
-        "chosen_by_a_partition": sum(row["choice"] in row["partition_choices"] for row in conflicting),
+        "chosen_by_a_partition": sum(
+            row["choice"] in row["partition_choices"] for row in conflicting
+        ),
         "unparsed": sum(row["outcome"] in ("unparsed", "abstained") for row in conflicting),
         "compared": len(differences),
         **tally(differences),

@@ -44,9 +44,11 @@ _SPREADS: Columns = {
     **P_VALUES,
 }
 _SPREADS_NOTE = (
-    "Best position minus worst, in percentage points, over questions answered at all positions. A largest "
+    "Best position minus worst, in percentage points, over questions answered at all positions. A "
+    "largest "
     "difference of noisy means is never negative, and the interval is that of the bootstrap's largest sampling "
-    "error, and none (–) where no score differs; where it holds 0 the positions may be alike. p: how often "
+    "error, and none (–) where no score differs; where it holds 0 the positions may be alike. p: "
+    "how often "
     "shuffling each question's scores over the positions spreads them as far."
 )
 
@@ -67,7 +69,9 @@ class Controlled(OnCorpus):
         """Return the others, in their order, with the key document at a percentile of the places."""
         reading, place = self.base_reading(item), key_place(percentile, len(others) + 1)
         key = reading.key_documents[0]
-        return replace(reading, documents=[*others[:place], key, *others[place:]], key_documents=[key])
+        return replace(
+            reading, documents=[*others[:place], key, *others[place:]], key_documents=[key]
+        )
 
 
 class Position(Controlled):
@@ -82,13 +86,16 @@ class Position(Controlled):
         """Five places for each k."""
         if min(ks) < len(PERCENTILES):
             raise InputError(
-                f"Among {min(ks)} documents there are no {len(PERCENTILES)} different places for the key document, so "
+                f"Among {min(ks)} documents there are no {len(PERCENTILES)} different places for "
+                f"the key document, so "
                 f"that its positions cannot be told apart. Give --k {len(PERCENTILES)} or more."
             )
         return [{"k": k, "position": position} for k in ks for position in PERCENTILES]
 
     def arrange(self, item: Item, condition: Condition) -> Reading:
-        return self.placed(item, condition["position"], self.corpus.neighbours(item, condition["k"] - 1))
+        return self.placed(
+            item, condition["position"], self.corpus.neighbours(item, condition["k"] - 1)
+        )
 
     def report(self, report: Report) -> None:
         """Score by position and on average, which is the papers' headline, spread, and tests against vanilla."""
@@ -107,7 +114,9 @@ class ContextLength(Controlled):
 
     name = "context_length"
     title = "Length of the context"
-    question = "How does accuracy change with the number of documents, the key document always among them?"
+    question = (
+        "How does accuracy change with the number of documents, the key document always among them?"
+    )
     methods = ("closed_book", "oracle", "vanilla", "map_reduce", "briefcontext")
     ks = (2, 4, 8, 16, 32, 64)
 
@@ -116,11 +125,15 @@ class ContextLength(Controlled):
         return [
             {"documents": k, "position": position}
             for k in ks
-            for position in sorted({key_place(position, k): position for position in PERCENTILES[::-1]}.values())
+            for position in sorted(
+                {key_place(position, k): position for position in PERCENTILES[::-1]}.values()
+            )
         ]
 
     def arrange(self, item: Item, condition: Condition) -> Reading:
-        return self.placed(item, condition["position"], self.corpus.neighbours(item, condition["documents"] - 1))
+        return self.placed(
+            item, condition["position"], self.corpus.neighbours(item, condition["documents"] - 1)
+        )
 
     def base_reading(self, item: Item) -> Reading:
         """Take the first key document, for the oracle, too."""
@@ -132,7 +145,10 @@ class ContextLength(Controlled):
         shortest, *longer = report.config["ks"]
         found = report.scores("by number of documents", by=("documents",))
         report.tests(by=("documents",))
-        lengths = [({"documents": k, "against": shortest}, {"documents": k}, {"documents": shortest}) for k in longer]
+        lengths = [
+            ({"documents": k, "against": shortest}, {"documents": k}, {"documents": shortest})
+            for k in longer
+        ]
         effects = compare_conditions(report.rows, lengths, seed=report.seed)
         report.compare("effects", effects, "More documents against the fewest")
         report.draw(
@@ -161,7 +177,11 @@ class AttentionBias(Controlled):
 
     def arrange(self, item: Item, condition: Condition) -> Reading:
         count, near = condition["k"] - 1, condition["others"] == "neighbours"
-        others = self.corpus.neighbours(item, count) if near else self.corpus.random(item, count, self.seed)
+        others = (
+            self.corpus.neighbours(item, count)
+            if near
+            else self.corpus.random(item, count, self.seed)
+        )
         return self.placed(item, 50, others)
 
     def report(self, report: Report) -> None:
@@ -173,7 +193,9 @@ class AttentionBias(Controlled):
         report.compare("effects", effects, "Random documents minus neighbours")
         report.tests()
         groups = {
-            f"k = {k}\n{company}": [c for c in found if c["condition"] in ({"k": k, "others": company}, {})]
+            f"k = {k}\n{company}": [
+                c for c in found if c["condition"] in ({"k": k, "others": company}, {})
+            ]
             for k in ks
             for company in COMPANIES
         }
@@ -182,7 +204,8 @@ class AttentionBias(Controlled):
 
 _EXACT = f"Chunks are cut after {CHUNK_TOKENS} tokens, also within a sentence, as in OP-RAG."
 _WHOLE_SENTENCES = (
-    f"Chunks end with the sentence nearest to {CHUNK_TOKENS} tokens; OP-RAG cuts after {CHUNK_TOKENS} exactly "
+    f"Chunks end with the sentence nearest to {CHUNK_TOKENS} tokens; OP-RAG cuts after "
+    f"{CHUNK_TOKENS} exactly "
     "(--exact-chunks)."
 )
 
@@ -196,7 +219,8 @@ class Order(Experiment):
     name = "order"
     title = "Order and number of chunks"
     question = (
-        "Do chunks in the order of their document answer better than chunks by rank, and how many are best? "
+        "Do chunks in the order of their document answer better than chunks by rank, and how many "
+        "are best? "
         "(OP-RAG's inverted U.)"
     )
     methods = ("vanilla", "order_preserving", "self_route", "long_context")
@@ -218,7 +242,9 @@ class Order(Experiment):
 
     def arrange(self, item: Item, condition: Condition) -> Reading:
         """Take the chunks nearest to the question; all of them where the document has fewer."""
-        return replace(self.base_reading(item), documents=self.documents.ranking(item, condition["chunks"]))
+        return replace(
+            self.base_reading(item), documents=self.documents.ranking(item, condition["chunks"])
+        )
 
     def report(self, report: Report) -> None:
         """Score by number of chunks and by input tokens."""
@@ -227,32 +253,51 @@ class Order(Experiment):
         report.tests()
         report.remarks.append(_EXACT if exact else _WHOLE_SENTENCES)
         ranked = [row for row in answered(report.rows) if row["condition"]]
-        whole = Counter(r["condition"]["chunks"] for r in ranked if len(r["documents"]) < r["condition"]["chunks"])
+        whole = Counter(
+            r["condition"]["chunks"]
+            for r in ranked
+            if len(r["documents"]) < r["condition"]["chunks"]
+        )
         if whole:
             every = dict.fromkeys(row["condition"]["chunks"] for row in ranked)
             words = ", ".join(f"{whole[chunks]} at {chunks}" for chunks in every if whole[chunks])
             report.remarks.append(
-                f"Documents with fewer chunks than asked for are read whole; answers of which that is true: {words}."
+                f"Documents with fewer chunks than asked for are read whole; answers of which that "
+                f"is true: {words}."
             )
         label = f"Chunks of {'' if exact else 'about '}{CHUNK_TOKENS} tokens"
-        report.draw(line_plot, found, x="chunks", x_label=label, x_ticks=report.config["ks"], logarithmic=True)
+        report.draw(
+            line_plot,
+            found,
+            x="chunks",
+            x_label=label,
+            x_ticks=report.config["ks"],
+            logarithmic=True,
+        )
         used = [cell for cell in found if cell.get("input_tokens")]
         label = "Input tokens for a question (mean)"
-        report.draw(line_plot, used, suffix="-tokens", x="input_tokens", x_label=label, logarithmic=True)
+        report.draw(
+            line_plot, used, suffix="-tokens", x="input_tokens", x_label=label, logarithmic=True
+        )
 
 
 def spreads(rows: Sequence[Row], *, seed: int) -> list[dict[str, Any]]:
     """Return the spread, best mean minus worst, of each method's scores over the positions, at each k.
 
-    Over the questions with a key that were answered at all positions, each metric by itself. p-values are corrected
-    by Holm. The interval, by bootstrap, is None if no position's scores differ.
+    Over the questions with a key that were answered at all positions, each metric by itself.
+    p-values are corrected by Holm. The interval, by bootstrap, is None if no position's scores
+    differ.
     """
     found = []
     for head, some in by_method(scored(rows), ("k",)):
         answers = grouped(some, lambda row: (row["condition"].get("position"), row["item"]))
         scores = {key: fmean(float(row["score"]) for row in own) for key, own in answers.items()}
         positions = sorted({position for position, _ in scores if position is not None})
-        items = [item for item in grouped(some, itemgetter("item")) if all((p, item) in scores for p in positions)]
+        items = [
+            item
+            for item in grouped(some, itemgetter("item"))
+            if all((p, item) in scores for p in positions)
+        ]
         if not items or len(positions) < 2:
             continue
         matrix = np.array([[scores[position, item] for item in items] for position in positions])

@@ -41,7 +41,9 @@ class KeptRankings(DenseRetriever):
     def model_post_init(self, context: object) -> None:
         self._kept = lru_cache(_KEPT_RANKINGS)(self.knowledge_base.search)
 
-    def _search(self, query: str, k: int, filters: Filters, config: RunnableConfig) -> list[Document]:
+    def _search(
+        self, query: str, k: int, filters: Filters, config: RunnableConfig
+    ) -> list[Document]:
         return self._kept(query, max(k, _LONGEST), filters)[:k]
 
 
@@ -88,10 +90,15 @@ class Corpus:
             InputError: the knowledge base has not so many.
         """
         keys = {document.id for document in self.key_documents(item)}
-        found = [document for document in self.ranking(item, count + len(keys)) if document.id not in keys]
+        found = [
+            document
+            for document in self.ranking(item, count + len(keys))
+            if document.id not in keys
+        ]
         if len(found) < count:
             raise InputError(
-                f"The knowledge base has only {len(found):,} passages beside the key documents of question "
+                f"The knowledge base has only {len(found):,} passages beside the key documents of "
+                f"question "
                 f"{item.id}, and {count:,} are needed. Take a larger one, or a smaller k."
             )
         return found[:count]
@@ -102,13 +109,16 @@ class Corpus:
         Raises:
             InputError: the knowledge base has not so many.
         """
-        related = {document.id for document in [*self.ranking(item, _LONGEST), *self.key_documents(item)]}
+        related = {
+            document.id for document in [*self.ranking(item, _LONGEST), *self.key_documents(item)]
+        }
         most = min(count + len(related), len(self._ids))
         order = random.Random(f"{seed}\0{item.id}").sample(self._ids, most)
         drawn = [id for id in order if id not in related][:count]
         if len(drawn) < count:
             raise InputError(
-                f"The knowledge base has only {len(self._ids):,} passages, too few to draw {count:,} that have nothing "
+                f"The knowledge base has only {len(self._ids):,} passages, too few to draw "
+                f"{count:,} that have nothing "
                 "to do with a question. Take a larger one, or a smaller k."
             )
         return self.knowledge_base.get(drawn)
@@ -117,7 +127,9 @@ class Corpus:
 class LongDocuments:
     """The long documents of a data set, cut into chunks and encoded when first needed."""
 
-    def __init__(self, documents: Mapping[str, Document], encoder: "Encoder", *, exact: bool = False) -> None:
+    def __init__(
+        self, documents: Mapping[str, Document], encoder: "Encoder", *, exact: bool = False
+    ) -> None:
         """`exact` is that of `chunk_document`."""
         self._documents, self.encoder, self._exact = documents, encoder, exact
         self._locks: dict[str, Lock] = {}
@@ -139,14 +151,16 @@ class LongDocuments:
         from briefcontext.retrievers.long_document import LongDocumentRetriever
 
         whole = self._documents[id]
-        return LongDocumentRetriever.from_document(whole, self.encoder, tokens=CHUNK_TOKENS, exact=self._exact)
+        return LongDocumentRetriever.from_document(
+            whole, self.encoder, tokens=CHUNK_TOKENS, exact=self._exact
+        )
 
 
 def corpus_tables(base: "KnowledgeBase") -> list[Table]:
     """Return a knowledge base's documents and tokens, and their lengths, by source (Supplementary Tables 5 and 6).
 
-    Tokens are those of the knowledge base's own encoder, without those that mark the ends of a text. A document's
-    length is the sum of its passages'.
+    Tokens are those of the knowledge base's own encoder, without those that mark the ends of a
+    text. A document's length is the sum of its passages'.
     """
     passages: Counter[str] = Counter()
     lengths: defaultdict[str, Counter[str]] = defaultdict(Counter)
@@ -157,8 +171,13 @@ def corpus_tables(base: "KnowledgeBase") -> list[Table]:
             for kind in (str(document.metadata.get("kind") or "none stated"), "all"):
                 passages[kind] += 1
                 lengths[kind][str(document.metadata["source_id"])] += tokens
-    rows = [(kind, np.array(list(lengths[kind].values()))) for kind in [*sorted(lengths.keys() - {"all"}), "all"]]
-    totals = [[kind, f"{len(of):,}", f"{passages[kind]:,}", f"{int(of.sum()):,}"] for kind, of in rows]
+    rows = [
+        (kind, np.array(list(lengths[kind].values())))
+        for kind in [*sorted(lengths.keys() - {"all"}), "all"]
+    ]
+    totals = [
+        [kind, f"{len(of):,}", f"{passages[kind]:,}", f"{int(of.sum()):,}"] for kind, of in rows
+    ]
     spans = [
         [kind, f"{of.mean():,.1f}", f"{of.std(ddof=1) if len(of) > 1 else 0:,.1f}",
          *(f"{value:,.0f}" for value in np.quantile(of, _QUANTILES))]
@@ -167,6 +186,11 @@ def corpus_tables(base: "KnowledgeBase") -> list[Table]:
     note = f"Tokens of the encoder {base.manifest.encoder.name}."
     quantiles = ["Least", "First quartile", "Median", "Third quartile", "Most"]
     return [
-        Table("Documents and tokens by source", ["Source", "Documents", "Passages", "Tokens"], totals, note),
+        Table(
+            "Documents and tokens by source",
+            ["Source", "Documents", "Passages", "Tokens"],
+            totals,
+            note,
+        ),
         Table("Tokens of a document by source", ["Source", "Mean", "SD", *quantiles], spans, note),
     ]

@@ -38,12 +38,16 @@ _COSTS: Columns = {
     "Input, reduce": amount_of("reduce_input"),
     "Input in all": amount_of("input_tokens"),
     "Output in all": amount_of("output_tokens"),
-    "Input over vanilla's": lambda c: "–" if c["input_ratio"] is None else f"{c['input_ratio']:.2f}",
+    "Input over vanilla's": lambda c: (
+        "–" if c["input_ratio"] is None else f"{c['input_ratio']:.2f}"
+    ),
 }
 _COSTS_NOTE = (
     "Means of the tokens that the provider reported (BriefContext's equations 4 and 5 with real figures): vanilla "
-    "takes its one call; BriefContext the sum over its partitions and the reduce call. With preflight, questions "
-    "whose rankings agree take one call. Documents that did not fit into one call are read by map and reduce."
+    "takes its one call; BriefContext the sum over its partitions and the reduce call. With "
+    "preflight, questions "
+    "whose rankings agree take one call. Documents that did not fit into one call are read by map "
+    "and reduce."
 )
 _PREDICTIONS: Columns = {
     **METHOD,
@@ -59,10 +63,15 @@ _PREDICTIONS: Columns = {
     "Output predicted": amount_of("predicted_output"),
     "Output used": amount_of("output_tokens"),
 }
-_PREDICTED_COSTS = {"Cost predicted ($)": amount_of("predicted_cost", ".6f"), "Cost used ($)": amount_of("cost", ".6f")}
+_PREDICTED_COSTS = {
+    "Cost predicted ($)": amount_of("predicted_cost", ".6f"),
+    "Cost used ($)": amount_of("cost", ".6f"),
+}
 _PREDICTIONS_NOTE = (
-    "Means for a question. Equation 4 of BriefContext where one call answers, (N_con + N_ins) p_in + N_out p_out; "
-    "equation 5 where M partitions are read, N_con p_in + M N_ins p_in + (M + 1) N_out p_out. N_con, N_ins and "
+    "Means for a question. Equation 4 of BriefContext where one call answers, (N_con + N_ins) p_in "
+    "+ N_out p_out; "
+    "equation 5 where M partitions are read, N_con p_in + M N_ins p_in + (M + 1) N_out p_out. "
+    "N_con, N_ins and "
     "N_out are measured on vanilla's call, the first two by the documents' share of its characters. Equation 5 "
     "leaves out what the reduce step reads (of it reduce), and takes the map's instructions and replies to be as "
     "long as vanilla's."
@@ -74,7 +83,9 @@ _SAVINGS: Columns = {
     "Of the map-reduce's": itemgetter("what"),
     "Saved": percent_of("saved"),
 }
-_SAVINGS_NOTE = "In per cent: BriefContext with its preflight against the map-reduce for every question."
+_SAVINGS_NOTE = (
+    "In per cent: BriefContext with its preflight against the map-reduce for every question."
+)
 
 
 class Cost(RealRankings):
@@ -82,7 +93,9 @@ class Cost(RealRankings):
 
     name = "cost"
     title = "Cost"
-    question = "How many tokens does a question take: one call over all documents, or map and reduce?"
+    question = (
+        "How many tokens does a question take: one call over all documents, or map and reduce?"
+    )
     methods = (VANILLA, "briefcontext", "map_reduce")
     ks = (8, 16)
     needs_answers = False
@@ -93,15 +106,28 @@ class Cost(RealRankings):
         rows, prices = reported(report.rows), report.config["prices"]
         costs = cost_of(rows)
         report.show("costs", costs, "Tokens for a question", _COSTS, _COSTS_NOTE)
-        columns = _PREDICTIONS if prices.cost(0, 0) is None else {**_PREDICTIONS, **_PREDICTED_COSTS}
+        columns = (
+            _PREDICTIONS if prices.cost(0, 0) is None else {**_PREDICTIONS, **_PREDICTED_COSTS}
+        )
         predicted = predictions(rows, prices)
-        report.show("predictions", predicted, "Predicted by the equations, and used", columns, _PREDICTIONS_NOTE)
-        report.show("savings", savings(rows, prices), "Saved by the preflight", _SAVINGS, _SAVINGS_NOTE)
+        report.show(
+            "predictions",
+            predicted,
+            "Predicted by the equations, and used",
+            columns,
+            _PREDICTIONS_NOTE,
+        )
+        report.show(
+            "savings", savings(rows, prices), "Saved by the preflight", _SAVINGS, _SAVINGS_NOTE
+        )
         report.scores("that the tokens bought")
         bar = itemgetter("one_call_input", "map_input", "reduce_input", "output_tokens")
         report.draw(
             stacked_plot,
-            {f"{title_of(c['method'])}\nk = {c['condition'].get('k', 'any')}": bar(c) for c in costs},
+            {
+                f"{title_of(c['method'])}\nk = {c['condition'].get('k', 'any')}": bar(c)
+                for c in costs
+            },
             parts=("Input, one call", "Input, map", "Input, reduce", "Output"),
             x_label="Tokens for a question (mean)",
         )
@@ -110,13 +136,17 @@ class Cost(RealRankings):
 def cost_of(rows: Sequence[Row]) -> list[dict[str, Any]]:
     """Return the mean tokens of a question by method and condition, by stage, and over vanilla's."""
     found = []
-    for (method, condition), some in grouped(answered(rows), lambda row: (row["method"], condition_of(row))).items():
+    for (method, condition), some in grouped(
+        answered(rows), lambda row: (row["method"], condition_of(row))
+    ).items():
         cost: dict[str, Any] = {"method": method, "condition": dict(condition), "n": len(some)}
         for stage, side in product(("one_call", "map", "reduce"), ("input", "output")):
             cost[f"{stage}_{side}"] = fmean(_tokens(row, stage, f"{side}_tokens") for row in some)
         for name in ("calls", "input_tokens", "output_tokens"):
             cost[name] = fmean(row["usage"][name] for row in some)
-        same = [pair for pair in paired(rows, method, VANILLA) if condition_of(pair[0]) == condition]
+        same = [
+            pair for pair in paired(rows, method, VANILLA) if condition_of(pair[0]) == condition
+        ]
         own, base = (sum(pair[side]["usage"]["input_tokens"] for pair in same) for side in (0, 1))
         cost["input_ratio"] = own / base if base else None
         found.append(cost)
@@ -126,12 +156,16 @@ def cost_of(rows: Sequence[Row]) -> list[dict[str, Any]]:
 def predictions(rows: Sequence[Row], prices: Prices) -> list[dict[str, Any]]:
     """Return what equations 4 and 5 predict for a question beside what it took, by method and condition.
 
-    Means over the questions that vanilla answered under the same condition, whose call gives N_con, N_ins and N_out:
-    the tokens of the documents, of the instructions and of the answer.
+    Means over the questions that vanilla answered under the same condition, whose call gives N_con,
+    N_ins and N_out: the tokens of the documents, of the instructions and of the answer.
     """
     found: list[dict[str, Any]] = []
     for name in dict.fromkeys(row["method"] for row in rows):
-        pairs = [pair for pair in paired(rows, name, VANILLA) if not any(row.get("in_parts") for row in pair)]
+        pairs = [
+            pair
+            for pair in paired(rows, name, VANILLA)
+            if not any(row.get("in_parts") for row in pair)
+        ]
         for condition, some in grouped(pairs, lambda pair: condition_of(pair[0])).items():
             each = [_predicted(*pair) for pair in some]
             means = {what: fmean(one[what] for one in each) for what in each[0]}
@@ -164,7 +198,9 @@ def savings(rows: Sequence[Row], prices: Prices) -> list[dict[str, Any]]:
     Over the questions that both answered, by condition: one less the ratio of the sums.
     """
     found = []
-    for condition, pairs in grouped(paired(rows, "briefcontext", "map_reduce"), lambda p: condition_of(p[0])).items():
+    for condition, pairs in grouped(
+        paired(rows, "briefcontext", "map_reduce"), lambda p: condition_of(p[0])
+    ).items():
         own, whole = ([_spent(pair[side]["usage"], prices) for pair in pairs] for side in (0, 1))
         for what in own[0]:
             above, below = ([spent[what] for spent in side] for side in (own, whole))
@@ -183,10 +219,15 @@ def savings(rows: Sequence[Row], prices: Prices) -> list[dict[str, Any]]:
 
 
 def _spent(usage: Mapping[str, int], prices: Prices) -> dict[str, float]:
-    spent: dict[str, float] = {"input tokens": usage["input_tokens"], "output tokens": usage["output_tokens"]}
+    spent: dict[str, float] = {
+        "input tokens": usage["input_tokens"],
+        "output tokens": usage["output_tokens"],
+    }
     cost = prices.cost(usage["input_tokens"], usage["output_tokens"])
     return spent if cost is None else {**spent, "cost": cost}
 
 
 def _tokens(row: Row, stage: str, side: str) -> int:
-    return sum(call[side] for call in row["calls"] if _STAGES.get(call["stage"], "one_call") == stage)
+    return sum(
+        call[side] for call in row["calls"] if _STAGES.get(call["stage"], "one_call") == stage
+    )

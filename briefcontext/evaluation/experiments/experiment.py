@@ -40,8 +40,15 @@ class Report:
         drawings: what names a drawing's files, without their suffix; None where none is to be made.
     """
 
-    def __init__(self, rows: Sequence[Row], config: Mapping[str, Any], drawings: Path | None) -> None:
-        self.rows, self.config, self.seed, self._drawings = rows, config, int(config["seed"]), drawings
+    def __init__(
+        self, rows: Sequence[Row], config: Mapping[str, Any], drawings: Path | None
+    ) -> None:
+        self.rows, self.config, self.seed, self._drawings = (
+            rows,
+            config,
+            int(config["seed"]),
+            drawings,
+        )
         self.summary: dict[str, Any] = {}
         self.tables: list[Table] = []
         self.figures: list[Path] = []
@@ -53,7 +60,9 @@ class Report:
         self.summary[name] = found
         self.tables += tables
 
-    def show(self, name: str, found: Sequence[Record], title: str, columns: Columns, note: str) -> None:
+    def show(
+        self, name: str, found: Sequence[Record], title: str, columns: Columns, note: str
+    ) -> None:
         """Keep figures under a name, and show them, if there are any, in a table, or in one for each metric."""
         groups = titled_by_metric(title, found)
         self.add(name, found, (Table.of(heading, some, columns, note) for heading, some in groups))
@@ -64,7 +73,9 @@ class Report:
         self.add(name, found, cells_tables(title, found))
         return found
 
-    def tests(self, title: str = VERSUS_VANILLA, name: str = "comparisons", by: Sequence[str] = ()) -> None:
+    def tests(
+        self, title: str = VERSUS_VANILLA, name: str = "comparisons", by: Sequence[str] = ()
+    ) -> None:
         """Test each method against vanilla; `by` is that of `compare_methods`."""
         self.compare(name, compare_methods(self.rows, seed=self.seed, by=by), title)
 
@@ -72,7 +83,9 @@ class Report:
         """Keep comparisons under a name, and show them in tables."""
         self.add(name, found, comparison_tables(found, title))
 
-    def draw(self, plot: Callable[..., list[Path]], data: Any, *, suffix: str = "", **style: Any) -> None:
+    def draw(
+        self, plot: Callable[..., list[Path]], data: Any, *, suffix: str = "", **style: Any
+    ) -> None:
         """Draw data by one of the plots, unless no figures are wanted."""
         if self._drawings is not None:
             path = self._drawings.with_name(self._drawings.name + suffix)
@@ -121,8 +134,8 @@ class Experiment(ABC):
     def drawn(self, items: Sequence[Item], seed: int) -> tuple[list[Item], str | None]:
         """Draw the questions that the paper would, and say how; all of them where the paper draws none.
 
-        All are taken, too, where an answer of a data set has fewer questions than the paper draws, or there are
-        questions without options.
+        All are taken, too, where an answer of a data set has fewer questions than the paper draws,
+        or there are questions without options.
         """
         if self.per_class is not None and all(item.options and item.answers for item in items):
             words = f"{self.per_class} questions of each answer, as in the paper"

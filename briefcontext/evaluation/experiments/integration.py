@@ -47,7 +47,8 @@ class RealRankings(OnCorpus):
         """One for each k, of which the knowledge base has so many."""
         if max(ks) > (most := len(self.corpus.knowledge_base)):
             raise InputError(
-                f"The knowledge base has {most:,} passages, and {max(ks):,} are to be retrieved. Take a larger one, or "
+                f"The knowledge base has {most:,} passages, and {max(ks):,} are to be retrieved. "
+                f"Take a larger one, or "
                 "a smaller k."
             )
         return [{"k": k} for k in ks]
@@ -72,22 +73,33 @@ class Integration(RealRankings):
         groups = grouped(report.rows, itemgetter("group"))
         by_group = {group: cells(some, seed=report.seed) for group, some in groups.items()}
         report.add(
-            "groups", by_group, (t for group, found in by_group.items() for t in cells_tables(f"on {group}", found))
+            "groups",
+            by_group,
+            (t for group, found in by_group.items() for t in cells_tables(f"on {group}", found)),
         )
         averages = macro_averages(report.rows, seed=report.seed)
-        report.add("averages", averages, (_average_table(metric, some) for metric, some in by_metric(averages).items()))
+        report.add(
+            "averages",
+            averages,
+            (_average_table(metric, some) for metric, some in by_metric(averages).items()),
+        )
         tested = {group: compare_methods(some, seed=report.seed) for group, some in groups.items()}
         comparisons = [{**one, "group": group} for group, found in tested.items() for one in found]
         of_averages = compare_averages(report.rows, seed=report.seed)
         correct([*comparisons, *of_averages])
         for group in groups:
             title = f"{VERSUS_VANILLA} on {group}" if len(groups) > 1 else VERSUS_VANILLA
-            report.tables += comparison_tables([one for one in comparisons if one["group"] == group], title)
+            report.tables += comparison_tables(
+                [one for one in comparisons if one["group"] == group], title
+            )
         report.summary["comparisons"] = comparisons
         report.compare("average_comparisons", of_averages, f"{VERSUS_VANILLA}, mean over data sets")
         ks = report.config["ks"]
         for k in ks:
-            shown = {g: [c for c in found if c["condition"].get("k", k) == k] for g, found in by_group.items()}
+            shown = {
+                g: [c for c in found if c["condition"].get("k", k) == k]
+                for g, found in by_group.items()
+            }
             report.draw(bar_plot, shown, suffix=f"-k{k}" if len(ks) > 1 else "")
 
 
@@ -97,10 +109,16 @@ def macro_averages(rows: Sequence[Row], *, seed: int) -> list[dict[str, Any]]:
     Each data set counts alike, and a method needs a score on all of them.
     """
     found: list[dict[str, Any]] = []
-    names = {metric: [*grouped(some, itemgetter("group"))] for metric, some in by_metric(scored(rows)).items()}
+    names = {
+        metric: [*grouped(some, itemgetter("group"))]
+        for metric, some in by_metric(scored(rows)).items()
+    }
     for head, own in by_method(scored(rows)):
         of_metric, by_group = names[head["metric"]], grouped(own, itemgetter("group")).values()
-        scores = [question_means((row["item"], float(row["score"])) for row in answers) for answers in by_group]
+        scores = [
+            question_means((row["item"], float(row["score"])) for row in answers)
+            for answers in by_group
+        ]
         if len(scores) == len(of_metric) > 1:
             low, high = bootstrap(*scores, seed=seed)
             found.append(

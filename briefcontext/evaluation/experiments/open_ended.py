@@ -26,7 +26,12 @@ from briefcontext.evaluation.judging.pairs import (
 from briefcontext.evaluation.methods.method import VANILLA
 from briefcontext.evaluation.runs.results import is_simulated
 from briefcontext.evaluation.statistics.comparison import correct
-from briefcontext.evaluation.statistics.inference import AUC_RESAMPLES, CONFIDENCE, mcnemar_exact, wilson
+from briefcontext.evaluation.statistics.inference import (
+    AUC_RESAMPLES,
+    CONFIDENCE,
+    mcnemar_exact,
+    wilson,
+)
 from briefcontext.evaluation.statistics.tables import (
     P_VALUES,
     WIN_TIE_LOSE,
@@ -49,15 +54,19 @@ _VERDICTS: Columns = {
     "Rater": itemgetter("rater"),
     **N,
     **WIN_TIE_LOSE,
-    "In per cent": lambda c: " / ".join(percent(c[name] / c["n"] if c["n"] else None) for name in OUTCOMES),
+    "In per cent": lambda c: " / ".join(
+        percent(c[name] / c["n"] if c["n"] else None) for name in OUTCOMES
+    ),
     "Preferred [95% CI]": interval_of("share"),
     **P_VALUES,
     "Unparsed": itemgetter("unparsed"),
     "Unknown pairs": itemgetter("unknown_pairs"),
 }
 _VERDICTS_NOTE = (
-    "p by an exact sign test without the ties. A model judge is asked in both orders, and what it says "
-    "differently in the two counts as a tie. Where a reply of its states no verdict (unparsed), the pair is no "
+    "p by an exact sign test without the ties. A model judge is asked in both orders, and what it "
+    "says "
+    "differently in the two counts as a tie. Where a reply of its states no verdict (unparsed), "
+    "the pair is no "
     "part of n."
 )
 
@@ -92,7 +101,8 @@ class OpenEnded(RealRankings):
         write_sheets(folder, pairs, simulated=is_simulated({**config, "judges": []}))
         report.summary["pairs"] = len(pairs)
         report.remarks.append(
-            f"Pairs for raters, in pairs.csv and on the page pairs.html: {len(pairs)}. Which answer is whose "
+            f"Pairs for raters, in pairs.csv and on the page pairs.html: {len(pairs)}. Which "
+            f"answer is whose "
             "is in key.json: keep it from them. Take their verdicts in with --verdicts FILE."
         )
         verdicts, key = kept_verdicts(folder), read_key(folder)
@@ -101,8 +111,10 @@ class OpenEnded(RealRankings):
         report.show("verdicts", counted, versus, _VERDICTS, _VERDICTS_NOTE)
         if changed := sum(count["changed"] for count in counted):
             report.remarks.append(
-                f"Verdicts that differ from an earlier one of the same rater on the same pair: {changed}; the later "
-                "one counts. Were these two people, give each a name of their own in the column rater."
+                f"Verdicts that differ from an earlier one of the same rater on the same pair: "
+                f"{changed}; the later "
+                "one counts. Were these two people, give each a name of their own in the column "
+                "rater."
             )
         people = [count["rater"] for count in counted if not is_judge(count["rater"])]
         said = outcomes_of([v for v in verdicts if v.rater in people], key, second)
@@ -132,12 +144,16 @@ def count_verdicts(
 ) -> list[dict[str, Any]]:
     """Count, for each rater, how often a method's answer was preferred to the other's.
 
-    Verdicts that could not be read, and those on pairs that the key does not know, are counted apart; of two on the
-    same pair the later one counts. A sign test (exact McNemar on wins and losses), corrected by Holm over the raters.
+    Verdicts that could not be read, and those on pairs that the key does not know, are counted
+    apart; of two on the same pair the later one counts. A sign test (exact McNemar on wins and
+    losses), corrected by Holm over the raters.
     """
     found: list[dict[str, Any]] = []
     for rater, given in grouped(verdicts, lambda verdict: verdict.rater).items():
-        said = [[verdict.verdict for verdict in own] for own in grouped(given, lambda verdict: verdict.pair).values()]
+        said = [
+            [verdict.verdict for verdict in own]
+            for own in grouped(given, lambda verdict: verdict.pair).values()
+        ]
         names = [by_rater[rater] for by_rater in outcomes_of(given, key, preferred).values()]
         counts = {name: names.count(name) for name in OUTCOMES}
         low, high = wilson(counts["win"], len(names)) if names else (None, None)
@@ -151,7 +167,9 @@ def count_verdicts(
                 "high": high,
                 "unparsed": sum(words[-1] == UNPARSED for words in said),
                 "unknown_pairs": len({verdict.pair for verdict in given} - key.keys()),
-                "changed": sum(one != next_one for words in said for one, next_one in pairwise(words)),
+                "changed": sum(
+                    one != next_one for words in said for one, next_one in pairwise(words)
+                ),
                 "p": mcnemar_exact(counts["win"], counts["lose"]),
             }
         )
@@ -159,14 +177,19 @@ def count_verdicts(
     return found
 
 
-def _agreed(said: Mapping[str, Mapping[str, str]], people: Sequence[str], seed: int) -> dict[str, Any]:
+def _agreed(
+    said: Mapping[str, Mapping[str, str]], people: Sequence[str], seed: int
+) -> dict[str, Any]:
     """Count what more than half of the people say of each pair, and how far they agree."""
     outcomes = list(consensus(said).values())
     counts, n = {name: outcomes.count(name) for name in OUTCOMES}, len(outcomes)
     return {
         "n": n,
         **counts,
-        **{f"{name}_interval": {**wilson(count, n)._asdict(), "n": n} for name, count in counts.items()},
+        **{
+            f"{name}_interval": {**wilson(count, n)._asdict(), "n": n}
+            for name, count in counts.items()
+        },
         "p": mcnemar_exact(counts["win"], counts["lose"]),
         "agreement": agreement(said, people, seed=seed),
     }
@@ -181,12 +204,14 @@ def consensus(outcomes: Mapping[str, Mapping[str, str]]) -> dict[str, str]:
     return found
 
 
-def agreement(outcomes: Mapping[str, Mapping[str, str]], raters: Sequence[str], *, seed: int) -> dict[str, Any] | None:
+def agreement(
+    outcomes: Mapping[str, Mapping[str, str]], raters: Sequence[str], *, seed: int
+) -> dict[str, Any] | None:
     """Return how far raters agree beyond chance, on the pairs that all of them judged; None where there is none.
 
-    Cohen's kappa of two raters with its 95% interval, or Fleiss' of more; None where all verdicts are alike, and chance
-    cannot be told from agreement. The interval of Cohen's is statsmodels'; of Fleiss', for which it has none, a
-    percentile bootstrap over the pairs.
+    Cohen's kappa of two raters with its 95% interval, or Fleiss' of more; None where all verdicts
+    are alike, and chance cannot be told from agreement. The interval of Cohen's is statsmodels'; of
+    Fleiss', for which it has none, a percentile bootstrap over the pairs.
     """
     with needing("experiments", "Experiments need statsmodels"):
         from statsmodels.stats import inter_rater  # type: ignore[import-untyped]
@@ -195,14 +220,28 @@ def agreement(outcomes: Mapping[str, Mapping[str, str]], raters: Sequence[str], 
     if len(raters) < 2 or not judged:
         return None
     name = "Cohen's kappa" if len(raters) == 2 else "Fleiss' kappa"
-    found = {"name": name, "raters": len(raters), "pairs": len(judged), "kappa": None, "low": None, "high": None}
+    found = {
+        "name": name,
+        "raters": len(raters),
+        "pairs": len(judged),
+        "kappa": None,
+        "low": None,
+        "high": None,
+    }
     codes = np.array(judged)
     if len(np.unique(codes)) == 1:
         return found
     if len(raters) == 2:
-        with np.errstate(invalid="ignore"):  # where a rater's verdicts are all alike, its test divides 0 by 0
+        with np.errstate(
+            invalid="ignore"
+        ):  # where a rater's verdicts are all alike, its test divides 0 by 0
             cohens = inter_rater.cohens_kappa(inter_rater.to_table(codes, len(OUTCOMES))[0])
-        return {**found, "kappa": float(cohens.kappa), "low": float(cohens.kappa_low), "high": float(cohens.kappa_upp)}
+        return {
+            **found,
+            "kappa": float(cohens.kappa),
+            "low": float(cohens.kappa_low),
+            "high": float(cohens.kappa_upp),
+        }
     counts, _ = inter_rater.aggregate_raters(codes, len(OUTCOMES))
 
     def kappa(places: np.ndarray) -> float:
@@ -221,7 +260,9 @@ def agreement(outcomes: Mapping[str, Mapping[str, str]], raters: Sequence[str], 
 
 def _consensus_table(agreed: Mapping[str, Any], versus: str) -> Table:
     def share(name: str) -> Callable[[Record], str]:
-        return lambda one: with_interval(one[name] / one["n"], *itemgetter("low", "high")(one[f"{name}_interval"]))
+        return lambda one: with_interval(
+            one[name] / one["n"], *itemgetter("low", "high")(one[f"{name}_interval"])
+        )
 
     kappa = agreed["agreement"]
     note = "No pair was judged by all raters, so that their agreement cannot be told."

@@ -12,7 +12,11 @@ from sklearn.metrics import roc_auc_score  # type: ignore[import-untyped]
 from briefcontext.errors import InputError
 from briefcontext.evaluation.data_sets.data_set import Item
 from briefcontext.evaluation.experiments.corpus import Corpus
-from briefcontext.evaluation.experiments.preflight_report import decisions_table, iou_table, preflight_report
+from briefcontext.evaluation.experiments.preflight_report import (
+    decisions_table,
+    iou_table,
+    preflight_report,
+)
 from briefcontext.evaluation.figures.plots import draw_preflight
 from briefcontext.evaluation.runs.folder import STUDY_ROWS, RunFolder
 from briefcontext.evaluation.runs.settings import provenance, versions
@@ -67,27 +71,30 @@ def run_preflight(
 ) -> dict[str, Any]:
     """Measure the preflight check on questions whose key documents are known, and return the summary.
 
-    Writes into the folder `out` rows.jsonl (one row a question), summary.json, report.md, and the figures as PNG and
-    SVG. The summary has `n`, `base_rate`, and `iou` and `calibrated` with `tp`, `fp`, `fn`, `tn`, `precision`,
-    `recall`, `specificity`, `f1`, `skip_share` and intervals; positive is a misplaced key document, as in the paper,
-    and a question that goes to the map. Under `kinds` stand the same for each kind of positive by itself: ranked below
-    3, which a map can repair, and not retrieved, which it cannot; under `auc` the areas under the ROC curve. With a
-    calibration, `calibrated` is what that fixed model decides. Without one, it is what models decide that were fitted
-    on other folds of these very questions, or None with `calibrated_reason`.
+    Writes into the folder `out` rows.jsonl (one row a question), summary.json, report.md, and the
+    figures as PNG and SVG. The summary has `n`, `base_rate`, and `iou` and `calibrated` with `tp`,
+    `fp`, `fn`, `tn`, `precision`, `recall`, `specificity`, `f1`, `skip_share` and intervals;
+    positive is a misplaced key document, as in the paper, and a question that goes to the map.
+    Under `kinds` stand the same for each kind of positive by itself: ranked below 3, which a map
+    can repair, and not retrieved, which it cannot; under `auc` the areas under the ROC curve. With
+    a calibration, `calibrated` is what that fixed model decides. Without one, it is what models
+    decide that were fitted on other folds of these very questions, or None with
+    `calibrated_reason`.
 
-    The folder is taken as a run's is: not that of another run, or of other settings. The same study writes it anew.
+    The folder is taken as a run's is: not that of another run, or of other settings. The same study
+    writes it anew.
 
     Args:
-        kb: a knowledge base's folder, or `demo`.
-        items: those without gold ids are left out, and counted.
-        k: documents retrieved for the two checks, by default the calibration's, or 16; n is the settings' default.
-        ks, iou_threshold: what the IoU check is tabulated over, and decides by.
-        seed, target_recall, positive: of the nested cross-validation; what it is fitted to predict.
-        data_set_left_out: why questions of the data set are not among the items, and how many.
-        progress: called with how many more questions are done.
+        kb: a knowledge base's folder, or `demo`. items: those without gold ids are left out, and
+            counted. k: documents retrieved for the two checks, by default the calibration's, or 16;
+            n is the settings' default. ks, iou_threshold: what the IoU check is tabulated over, and
+            decides by. seed, target_recall, positive: of the nested cross-validation; what it is
+            fitted to predict. data_set_left_out: why questions of the data set are not among the
+            items, and how many. progress: called with how many more questions are done.
 
     Raises:
-        InputError: the calibration is for another encoder or k; no question can be labelled; or the folder is
+        InputError: the calibration is for another encoder or k; no question can be labelled; or the
+            folder is
             another run's.
         KnowledgeBaseError: the knowledge base cannot be opened.
         MissingExtraError: matplotlib is not installed.
@@ -124,7 +131,9 @@ def run_preflight(
         if given is not None:
             predictions = [given.predict(question.rankings) for question in labelled.questions]
             probability = np.array([prediction.probability for prediction in predictions])
-            run = NestedRun(probability, np.array([prediction.misplaced for prediction in predictions]))
+            run = NestedRun(
+                probability, np.array([prediction.misplaced for prediction in predictions])
+            )
             positive, shortfall = given.positive, given.shortfall()
         else:
             try:
@@ -138,7 +147,9 @@ def run_preflight(
         "experiment": "preflight",
         "model": None,
         "simulation": False,
-        **measured(labelled, run, nested, positive=positive, iou_threshold=iou_threshold, seed=seed),
+        **measured(
+            labelled, run, nested, positive=positive, iou_threshold=iou_threshold, seed=seed
+        ),
         "calibrated_by": HELD_OUT if given is None else "calibration",
         "calibrated_reason": reason,
         "calibration": given and given.model_dump(mode="json", include=_NAMED),
@@ -150,7 +161,12 @@ def run_preflight(
         "missing_gold_ids": labelled.missing_gold_ids,
         "seed": seed,
         "iou_table": [
-            {"k": at_k, "n": n, "threshold": threshold, **count_decisions(some.misplaced, some.iou(n) <= threshold)}
+            {
+                "k": at_k,
+                "n": n,
+                "threshold": threshold,
+                **count_decisions(some.misplaced, some.iou(n) <= threshold),
+            }
             for at_k, some in at.items()
             for n in N_VALUES
             for threshold in sorted({*THRESHOLDS, iou_threshold})
@@ -164,7 +180,9 @@ def run_preflight(
         held_out = HELD_OUT if given is None else "by the calibration given"
         overlap = labelled.iou(PREFLIGHT_TOP_N) <= iou_threshold
         counts = [count_decisions(labels[of], mapped[of]) for mapped in (run.mapped, overlap)]
-        drawn = draw_preflight(out, labels[of], run.probability[of], *counts, positive=positive, held_out=held_out)
+        drawn = draw_preflight(
+            out, labels[of], run.probability[of], *counts, positive=positive, held_out=held_out
+        )
     tables = [decisions_table(summary), iou_table(summary)]
     summary["tables"] = list(map(asdict, tables))
     folder.finish(preflight_report(summary, tables, drawn), summary, STUDY_ROWS)
@@ -182,10 +200,14 @@ def measured(
 ) -> dict[str, Any]:
     """Return the part of the summary that `decisions_table` shows: what both checks decide, in all and by data set.
 
-    `run` is what a calibrated check decides, if there is one, and `nested` how its kind is measured over the repeats.
+    `run` is what a calibrated check decides, if there is one, and `nested` how its kind is measured
+    over the repeats.
     """
     labels, overlap = labelled.misplaced, labelled.iou(PREFLIGHT_TOP_N)
-    checks: Checks = {"iou": (-overlap, overlap <= iou_threshold), **({} if run is None else {"calibrated": run})}
+    checks: Checks = {
+        "iou": (-overlap, overlap <= iou_threshold),
+        **({} if run is None else {"calibrated": run}),
+    }
     decided = _decided(labelled, checks, np.ones(len(labels), dtype=bool), seed)
     return {
         "n": len(labels),
@@ -194,7 +216,9 @@ def measured(
         "positive": positive,
         "base_rate": float(labels.mean()),
         "items": len(labels),
-        "data_set": ", ".join(dict.fromkeys(question.item.group for question in labelled.questions)),
+        "data_set": ", ".join(
+            dict.fromkeys(question.item.group for question in labelled.questions)
+        ),
         "k": labelled.k,
         "iou": {"n": PREFLIGHT_TOP_N, "threshold": iou_threshold, **decided["iou"]},
         "calibrated": decided["calibrated"],
@@ -211,24 +235,32 @@ def warnings_of(
 ) -> list[str]:
     """Say what makes the figures less than they seem, and which questions are not among them."""
     warnings = [caution for caution in cautions if caution]
-    warnings += [f"Questions left out as the data set was read, {why}: {count}." for why, count in left_out.items()]
+    warnings += [
+        f"Questions left out as the data set was read, {why}: {count}."
+        for why, count in left_out.items()
+    ]
     if calibration is not None and calibration.fitted_on.sha256 == labelled.sha256:
         warnings.append(
-            "The calibration was fitted on these very questions, so that its figures here are better than it is: give "
+            "The calibration was fitted on these very questions, so that its figures here are "
+            "better than it is: give "
             "others, or leave the calibration out for nested cross-validation."
         )
     if labelled.left_out:
-        warnings.append(f"Questions left out, without gold ids or documents: {_listed(labelled.left_out)}.")
+        warnings.append(
+            f"Questions left out, without gold ids or documents: {_listed(labelled.left_out)}."
+        )
     if missing := labelled.missing_gold_ids:
         without = sum(not question.has_gold for question in labelled.questions)
         warnings.append(
-            f"Gold ids that the knowledge base does not hold: {_listed(missing)}. Questions with no gold id that it "
+            f"Gold ids that the knowledge base does not hold: {_listed(missing)}. Questions with "
+            f"no gold id that it "
             f"holds: {without}; they count as not retrieved."
         )
     if labelled.titled.any() and not labelled.titled.all():
         warnings.append(
             "Questions worded as the title of their key paper, which makes it easy to retrieve: "
-            f"{int(labelled.titled.sum())}. Pooled figures with them say little of other questions: see those by data "
+            f"{int(labelled.titled.sum())}. Pooled figures with them say little of other "
+            f"questions: see those by data "
             "set, and those pooled without them."
         )
     return warnings
@@ -239,7 +271,9 @@ def _listed(ids: Sequence[str], most: int = 10) -> str:
     return f"{len(ids):,} ({', '.join(ids[:most])}{more})"
 
 
-def _rows(labelled: LabelledQuestions, run: NestedRun | None, iou_threshold: float) -> list[dict[str, Any]]:
+def _rows(
+    labelled: LabelledQuestions, run: NestedRun | None, iou_threshold: float
+) -> list[dict[str, Any]]:
     return [
         {
             "id": question.item.id,
@@ -257,7 +291,9 @@ def _rows(labelled: LabelledQuestions, run: NestedRun | None, iou_threshold: flo
     ]
 
 
-def _decided(labelled: LabelledQuestions, checks: Checks, of: NDArray[np.bool_], seed: int) -> dict[str, Any]:
+def _decided(
+    labelled: LabelledQuestions, checks: Checks, of: NDArray[np.bool_], seed: int
+) -> dict[str, Any]:
     """Count each check's decisions on some questions: over both kinds of positives, and for each kind."""
     labels, found = labelled.misplaced, dict[str, Any](calibrated=None)
     for check, (scores, mapped) in checks.items():
@@ -267,7 +303,10 @@ def _decided(labelled: LabelledQuestions, checks: Checks, of: NDArray[np.bool_],
             kinds[kind] = count_decisions(labels[some], mapped[some])
             if 0 < labels[some].sum() < some.sum():
                 interval = auc(scores[some & labels], scores[some & ~labels], seed=seed)
-                areas[kind] = {"auc": float(roc_auc_score(labels[some], scores[some])), **interval._asdict()}
+                areas[kind] = {
+                    "auc": float(roc_auc_score(labels[some], scores[some])),
+                    **interval._asdict(),
+                }
         found[check] = {**kinds.pop("misplaced"), "kinds": kinds, "auc": areas}
     return found
 
@@ -281,6 +320,10 @@ def _groups(labelled: LabelledQuestions, checks: Checks, seed: int) -> dict[str,
     if 0 < labelled.titled.sum() < len(groups) and len(set(groups[~labelled.titled])) > 1:
         parts[WITHOUT_TITLES] = ~labelled.titled
     return {
-        name: {"n": int(of.sum()), "titles": int(labelled.titled[of].sum()), **_decided(labelled, checks, of, seed)}
+        name: {
+            "n": int(of.sum()),
+            "titles": int(labelled.titled[of].sum()),
+            **_decided(labelled, checks, of, seed),
+        }
         for name, of in parts.items()
     }

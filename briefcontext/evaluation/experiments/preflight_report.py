@@ -31,7 +31,9 @@ def decisions_table(summary: Record) -> Table:
     }
     groups["pooled" if groups else "all"] = summary
     decided = [
-        {**one, "questions": group, "k": summary["k"]} for group, counted in groups.items() for one in _decided(counted)
+        {**one, "questions": group, "k": summary["k"]}
+        for group, counted in groups.items()
+        for one in _decided(counted)
     ]
     columns: Columns = {
         **{name: itemgetter(name) for name in ("questions", "k", "check", "positives")},
@@ -55,7 +57,10 @@ def iou_table(summary: Record) -> Table:
         **_MEANS,
     }
     return Table.of(
-        "IoU check, by k, top n and threshold", summary["iou_table"], columns, "Positives are those of both kinds."
+        "IoU check, by k, top n and threshold",
+        summary["iou_table"],
+        columns,
+        "Positives are those of both kinds.",
     )
 
 
@@ -69,7 +74,8 @@ def _calibrated(summary: Record) -> str:
     least, most = nested["specificity_range"]
     return (
         f"The calibrated check predicts positives of the kind: {_KINDS[summary['positive']]}. It is measured by "
-        "nested cross-validation: model, regularisation and threshold are chosen without the questions that they "
+        "nested cross-validation: model, regularisation and threshold are chosen without the "
+        "questions that they "
         f"are tested on ({nested['folds']} folds; the table has the first of {nested['repeats']} repeats). Over "
         f"the repeats, recall of that kind is {percent(nested['recall_mean'])} ({percent(low)} to {percent(high)}) "
         f"and specificity {percent(nested['specificity_mean'])} ({percent(least)} to {percent(most)}); the area "
@@ -85,7 +91,8 @@ def preflight_report(summary: Record, tables: Sequence[Table], figures: Sequence
         f"Questions: {summary['n']:,}; k = {summary['k']}. Positives are of two kinds: a key document ranked below 3 "
         f"in the dense ranking, which a map can repair ({summary['ranked_below']:,}), and one that was not retrieved, "
         f"which it cannot ({summary['not_retrieved']:,}); together {percent(summary['base_rate'])}% of the questions. "
-        "The paper counts both. Negatives are the same in all rows. Shares and areas under the ROC curve are in per "
+        "The paper counts both. Negatives are the same in all rows. Shares and areas under the ROC "
+        "curve are in per "
         "cent; intervals of shares are Wilson's, those of areas by bootstrap, at 95%.",
         *(f"> {warning}" for warning in summary["warnings"]),
         *(table.markdown() for table in tables),
@@ -101,7 +108,13 @@ def _decided(counted: Record) -> Iterator[dict[str, Any]]:
             for kind, words in _KINDS.items():
                 counts = decided["kinds"].get(kind, decided)
                 if kind == "misplaced" or counts["tp"] + counts["fn"]:
-                    yield {**counts, "check": title, "positives": words, "auc": None, **decided["auc"].get(kind, {})}
+                    yield {
+                        **counts,
+                        "check": title,
+                        "positives": words,
+                        "auc": None,
+                        **decided["auc"].get(kind, {}),
+                    }
 
 
 def _share_of(name: str) -> Callable[[Record], str]:

@@ -47,7 +47,9 @@ _BINS = 8
 
 
 @contextmanager
-def _figure(columns: int = 1, *, width: float = 6.4, height: float = 4.2) -> "Iterator[tuple[Figure, list[Axes]]]":
+def _figure(
+    columns: int = 1, *, width: float = 6.4, height: float = 4.2
+) -> "Iterator[tuple[Figure, list[Axes]]]":
     """Open a figure of `columns` plots side by side that share the y axis; sizes are in inches for one plot.
 
     Raises:
@@ -83,8 +85,8 @@ def line_plot(
 ) -> list[Path]:
     """Draw scores over a value of the condition or of the cell, a line a method, a plot a value of `panel`.
 
-    Methods that have no such value, as they see no ranking, are drawn as level lines. Lines stand a little apart, so
-    that intervals can be told from each other.
+    Methods that have no such value, as they see no ranking, are drawn as level lines. Lines stand a
+    little apart, so that intervals can be told from each other.
     """
     written = []
     for y_label, file, scored in _by_metric(found, path):
@@ -98,7 +100,11 @@ def line_plot(
                 for name, some, shift in _side_by_side(_methods(ranked), own):
                     some.sort(key=lambda cell: _value(cell, x))
                     values = np.array([_value(cell, x) for cell in some], dtype=np.float64)
-                    apart = values * (1.036 if x_ticks else 1.012) ** shift if logarithmic else values + 1.8 * shift
+                    apart = (
+                        values * (1.036 if x_ticks else 1.012) ** shift
+                        if logarithmic
+                        else values + 1.8 * shift
+                    )
                     _points(axis, apart.tolist(), some, styles[name])
                 for cell in scored:
                     if _value(cell, x) is None:
@@ -129,15 +135,28 @@ def _set_ticks(axis: "Axes", ticks: Sequence[int]) -> None:
         axis.xaxis.set_minor_formatter(NullFormatter())
 
 
-def bar_plot(groups: Mapping[str, Sequence[Cell]], path: Path, *, simulated: bool = False) -> list[Path]:
+def bar_plot(
+    groups: Mapping[str, Sequence[Cell]], path: Path, *, simulated: bool = False
+) -> list[Path]:
     """Draw scores as points with 95% intervals, side by side in groups of a cell a method; a figure a metric."""
     written = []
-    for y_label, file, scored in _by_metric([cell for cells in groups.values() for cell in cells], path):
-        kept = {group: some for group, cells in groups.items() if (some := [cell for cell in cells if cell in scored])}
+    for y_label, file, scored in _by_metric(
+        [cell for cells in groups.values() for cell in cells], path
+    ):
+        kept = {
+            group: some
+            for group, cells in groups.items()
+            if (some := [cell for cell in cells if cell in scored])
+        }
         styles = _styles(scored)
         with _figure(width=max(6.4, 1.5 * len(kept) + 3), height=4.4) as (drawn, (axis,)):
             for name, _, shift in _side_by_side(list(styles), scored):
-                own = [(at, cell) for at, cells in enumerate(kept.values()) for cell in cells if cell["method"] == name]
+                own = [
+                    (at, cell)
+                    for at, cells in enumerate(kept.values())
+                    for cell in cells
+                    if cell["method"] == name
+                ]
                 places = [at + shift * 0.7 / len(styles) for at, _ in own]
                 _points(axis, places, [cell for _, cell in own], styles[name], line="")
             axis.set_xticks(range(len(kept)), list(kept))
@@ -151,14 +170,20 @@ def _by_metric(found: Sequence[Cell], path: Path) -> Iterator[tuple[str, Path, l
     """Yield each metric's name, the path of its figure, and its cells that have a score."""
     groups = by_metric([cell for cell in found if "score" in cell])
     for metric, some in groups.items():
-        yield SCORE_NAMES[metric], path if len(groups) == 1 else path.with_name(f"{path.name}-{metric}"), some
+        yield (
+            SCORE_NAMES[metric],
+            path if len(groups) == 1 else path.with_name(f"{path.name}-{metric}"),
+            some,
+        )
 
 
 def _methods(found: Iterable[Cell]) -> list[str]:
     return list(dict.fromkeys(cell["method"] for cell in found))
 
 
-def _side_by_side(methods: Sequence[str], found: Sequence[Cell]) -> Iterator[tuple[str, list[Cell], float]]:
+def _side_by_side(
+    methods: Sequence[str], found: Sequence[Cell]
+) -> Iterator[tuple[str, list[Cell], float]]:
     """Yield each method with its cells and its place beside the others, which is 0 in the middle."""
     for place, name in enumerate(methods):
         if some := [cell for cell in found if cell["method"] == name]:
@@ -170,11 +195,16 @@ def _styles(found: Sequence[Cell]) -> dict[str, tuple[str, str]]:
     return dict(zip(_methods(found), cycle(zip(OKABE_ITO, MARKERS, strict=True)), strict=False))
 
 
-def _points(axis: Any, xs: Sequence[float], some: Sequence[Cell], style: tuple[str, str], line: str = "-") -> None:
+def _points(
+    axis: Any, xs: Sequence[float], some: Sequence[Cell], style: tuple[str, str], line: str = "-"
+) -> None:
     colour, marker = style
     scores = [100 * cell["score"] for cell in some]
     # Where there is no interval there is no bar.
-    bounds = [[100 * cell[bound] if cell[bound] is not None else nan for cell in some] for bound in ("low", "high")]
+    bounds = [
+        [100 * cell[bound] if cell[bound] is not None else nan for cell in some]
+        for bound in ("low", "high")
+    ]
     axis.errorbar(
         xs, scores, yerr=np.abs(np.subtract(bounds, scores)), label=title_of(some[0]["method"]), color=colour,
         marker=marker, linestyle=line, markersize=6, linewidth=1.6, elinewidth=1.1, capsize=3,
@@ -183,7 +213,13 @@ def _points(axis: Any, xs: Sequence[float], some: Sequence[Cell], style: tuple[s
 
 def _level(axis: Any, cell: Cell, styles: Mapping[str, Any]) -> None:
     colour, _ = styles[cell["method"]]
-    axis.axhline(100 * cell["score"], color=colour, linestyle="--", linewidth=1.4, label=title_of(cell["method"]))
+    axis.axhline(
+        100 * cell["score"],
+        color=colour,
+        linestyle="--",
+        linewidth=1.4,
+        label=title_of(cell["method"]),
+    )
     if cell["low"] is not None:
         axis.axhspan(100 * cell["low"], 100 * cell["high"], color=colour, alpha=0.08, linewidth=0)
 
@@ -213,7 +249,14 @@ def stacked_plot(
             )  # fmt: skip
             for row, (start, length) in enumerate(zip(starts, lengths, strict=True)):
                 if length > 0.07 * longest:
-                    axis.text(start + length / 2, row, f"{length:,.0f}", ha="center", va="center", color="white")
+                    axis.text(
+                        start + length / 2,
+                        row,
+                        f"{length:,.0f}",
+                        ha="center",
+                        va="center",
+                        color="white",
+                    )
             starts = [start + length for start, length in zip(starts, lengths, strict=True)]
         axis.xaxis.set_major_locator(MaxNLocator(integer=True))
         axis.invert_yaxis()
@@ -223,7 +266,9 @@ def stacked_plot(
         return [_save(drawn, path)]
 
 
-def _finished(drawn: Any, axes: Sequence[Any], y_label: str, file: Path, *, simulated: bool) -> Path:
+def _finished(
+    drawn: Any, axes: Sequence[Any], y_label: str, file: Path, *, simulated: bool
+) -> Path:
     axes[0].set_ylabel(f"{y_label} (%)")
     low, high = axes[0].get_ylim()
     axes[0].set_ylim(max(-3, low), min(103, high))
@@ -260,9 +305,10 @@ def draw_preflight(
     Returns their names, without a suffix.
 
     Args:
-        labels, probability: True for positives (n,), and the probability (n,) that the model gave without seeing it.
-        calibrated, iou: what the two checks decide, as `count_decisions` gives it.
-        positive, held_out: what is positive, and how the model did not see them, for the titles.
+        labels, probability: True for positives (n,), and the probability (n,) that the model gave
+            without seeing it. calibrated, iou: what the two checks decide, as `count_decisions`
+            gives it. positive, held_out: what is positive, and how the model did not see them, for
+            the titles.
 
     Raises:
         MissingExtraError: matplotlib is not installed.
@@ -293,11 +339,23 @@ def draw_preflight(
     with _curve(out / "precision_recall", f"Precision and recall\n{measured}") as axes:
         precision, recall, _ = precision_recall_curve(labels, probability)
         axes.step(recall, precision, where="post", color=_CALIBRATED, label="calibrated")
-        checks = ((calibrated, "o", _CALIBRATED, "calibrated, at its threshold"), (iou, "s", _IOU, "IoU check"))
+        checks = (
+            (calibrated, "o", _CALIBRATED, "calibrated, at its threshold"),
+            (iou, "s", _IOU, "IoU check"),
+        )
         for check, marker, colour, label in checks:
             if check["recall"] is not None and check["precision"] is not None:
-                axes.plot([check["recall"]], [check["precision"]], marker, markersize=9, color=colour, label=label)
-        axes.axhline(labels.mean(), linestyle="--", color=_REFERENCE, label="every question to the map")
+                axes.plot(
+                    [check["recall"]],
+                    [check["precision"]],
+                    marker,
+                    markersize=9,
+                    color=colour,
+                    label=label,
+                )
+        axes.axhline(
+            labels.mean(), linestyle="--", color=_REFERENCE, label="every question to the map"
+        )
         axes.set(xlabel="recall (%)", ylabel="precision (%)", xlim=(0, 1.02), ylim=(0, 1.02))
     return ["calibration_curve", "precision_recall"]
 

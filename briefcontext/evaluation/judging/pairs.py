@@ -26,7 +26,15 @@ SHEET = "pairs.csv"
 PAGE = "pairs.html"
 UNPARSED = "unparsed"
 """Of a pair of which a model judge said nothing that can be read: no outcome, and counted apart."""
-VERDICTS = {"a": "A", "b": "B", "tie": "tie", "neither": "tie", "both": "tie", "equal": "tie", UNPARSED: UNPARSED}
+VERDICTS = {
+    "a": "A",
+    "b": "B",
+    "tie": "tie",
+    "neither": "tie",
+    "both": "tie",
+    "equal": "tie",
+    UNPARSED: UNPARSED,
+}
 _JUDGE = "judge "
 _SAID = re.compile(r"^[\s*_]*verdict[\s*_]*:[\s*_]*(a|b|tie)\b", re.IGNORECASE | re.MULTILINE)
 _OTHER_SIDE = {"A": "B", "B": "A", "tie": "tie"}
@@ -53,8 +61,11 @@ def make_pairs(rows: Sequence[Row], first: str, second: str, seed: int) -> list[
         a, b = (other, one) if random.Random(name).random() < 0.5 else (one, other)
         said = [str(row["text"]) or "(no answer)" for row in (a, b)]
         of = {"A": str(a["method"]), "B": str(b["method"])}
-        # Of the words, too: verdicts on another run's answers to the same questions are none on these.
-        pairs.append(Pair(sha256("\0".join([name, *said]))[:10], one["question"], said[0], said[1], of))
+        # Of the words, too: verdicts on another run's answers to the same questions are none on
+        # these.
+        pairs.append(
+            Pair(sha256("\0".join([name, *said]))[:10], one["question"], said[0], said[1], of)
+        )
     random.Random(seed).shuffle(pairs)
     return pairs
 
@@ -67,13 +78,22 @@ def read_key(folder: Path) -> dict[str, dict[str, str]]:
 
 def write_sheets(folder: Path, pairs: Sequence[Pair], *, simulated: bool) -> None:
     """Write the sheet for raters, the page for raters, and the key that they do not get."""
-    write_whole(folder / KEY, json.dumps({pair.id: dict(pair.methods) for pair in pairs}, indent=2) + "\n")
+    write_whole(
+        folder / KEY, json.dumps({pair.id: dict(pair.methods) for pair in pairs}, indent=2) + "\n"
+    )
     lines = io.StringIO()
     writer = csv.writer(lines)
-    writer.writerow(["pair", "question", "answer A", "answer B", "verdict (A, B or tie)", "rater", "comment"])
-    writer.writerows([pair.id, *map(_cell, (pair.question, pair.a, pair.b)), "", "", ""] for pair in pairs)
+    writer.writerow(
+        ["pair", "question", "answer A", "answer B", "verdict (A, B or tie)", "rater", "comment"]
+    )
+    writer.writerows(
+        [pair.id, *map(_cell, (pair.question, pair.a, pair.b)), "", "", ""] for pair in pairs
+    )
     write_whole(folder / SHEET, lines.getvalue())
-    shown = [{**asdict(pair), "number": number, "count": len(pairs)} for number, pair in enumerate(pairs, 1)]
+    shown = [
+        {**asdict(pair), "number": number, "count": len(pairs)}
+        for number, pair in enumerate(pairs, 1)
+    ]
     page = (files(__package__) / PAGE).read_text(encoding="utf-8")
     write_whole(folder / PAGE, render(page, {"pairs": shown, "simulated": simulated}))
 
@@ -108,14 +128,21 @@ def _read(file: Path, unnamed: str = "") -> list[Verdict]:
         raise InputError(f"{file} cannot be read: {error}. Give a CSV file in UTF-8.") from error
     found = []
     for number, row in enumerate(rows, 2):
-        said = next((str(value or "") for name, value in row.items() if str(name).startswith("verdict")), None)
+        said = next(
+            (str(value or "") for name, value in row.items() if str(name).startswith("verdict")),
+            None,
+        )
         if said is None or "pair" not in row:
-            raise InputError(f"{file} has no columns 'pair' and 'verdict'. Give the sheet, or what the page saved.")
+            raise InputError(
+                f"{file} has no columns 'pair' and 'verdict'. Give the sheet, or what the page saved."
+            )
         if not said.strip():
             continue
         if (verdict := VERDICTS.get(said.strip().casefold())) is None:
             raise InputError(f"{file}, line {number}: the verdict is {said!r}. Write A, B or tie.")
-        pair, rater, comment = ((row.get(name) or "").strip() for name in ("pair", "rater", "comment"))
+        pair, rater, comment = (
+            (row.get(name) or "").strip() for name in ("pair", "rater", "comment")
+        )
         found.append(Verdict(pair, verdict, rater or unnamed, comment))
     return found
 
@@ -123,16 +150,21 @@ def _read(file: Path, unnamed: str = "") -> list[Verdict]:
 def import_verdicts(folder: Path, file: Path) -> int:
     """Take a rater's file into a run's folder beside those that are there, and return how many verdicts it holds.
 
-    It is the filled-in sheet, or what the page saves, with columns parted by commas, semicolons or tabs. A rater who
-    gives no name is called as the file is. The same verdicts are kept once, whatever their file is called. Raters
-    without a name whose files are called alike are told apart.
+    It is the filled-in sheet, or what the page saves, with columns parted by commas, semicolons or
+    tabs. A rater who gives no name is called as the file is. The same verdicts are kept once,
+    whatever their file is called. Raters without a name whose files are called alike are told
+    apart.
 
     Raises:
-        InputError: it cannot be read, has no such columns, a verdict that is none, or none on a pair of this run.
+        InputError: it cannot be read, has no such columns, a verdict that is none, or none on a
+            pair of this run.
     """
     said, there = _read(file), _files(folder)
     if not read_key(folder).keys() & {verdict.pair for verdict in said}:
-        raise InputError(f"{file} holds no verdict on a pair of this run. Give the file that belongs to its sheet.")
+        raise InputError(
+            f"{file} holds no verdict on a pair of this run. Give the file that belongs to its "
+            f"sheet."
+        )
     digest, name = sha256(_csv(said))[:12], file.stem
     if not any(kept.stem.endswith(f"-{digest}") or kept.samefile(file) for kept in there):
         if any(verdict.rater == name for verdict in kept_verdicts(folder)):
@@ -141,12 +173,14 @@ def import_verdicts(folder: Path, file: Path) -> int:
     return len(said)
 
 
-def judge_pairs(folder: Path, pairs: Sequence[Pair], models: RunModels, name: str, settings: Settings) -> int:
+def judge_pairs(
+    folder: Path, pairs: Sequence[Pair], models: RunModels, name: str, settings: Settings
+) -> int:
     """Ask a model about every pair in both orders; what it says differently in the two counts as a tie.
 
-    Where a reply states no verdict, the pair has none. The verdicts are kept in the run's folder in place of what the
-    model said before. Returns how many pairs it judged differently in the two orders, or gave no verdict on; raises
-    ModelError where a call failed for good.
+    Where a reply states no verdict, the pair has none. The verdicts are kept in the run's folder in
+    place of what the model said before. Returns how many pairs it judged differently in the two
+    orders, or gave no verdict on; raises ModelError where a call failed for good.
     """
 
     async def ask(pair: Pair, first: str, second: str) -> str:
@@ -160,7 +194,9 @@ def judge_pairs(folder: Path, pairs: Sequence[Pair], models: RunModels, name: st
         if one == _OTHER_SIDE.get(swapped):
             return Verdict(pair.id, one, f"{_JUDGE}{name}")
         verdict = UNPARSED if UNPARSED in (one, swapped) else "tie"
-        return Verdict(pair.id, verdict, f"{_JUDGE}{name}", f"in this order {one}, in the other {swapped}")
+        return Verdict(
+            pair.id, verdict, f"{_JUDGE}{name}", f"in this order {one}, in the other {swapped}"
+        )
 
     verdicts = wait_for(together(map(judged, pairs)))
     write_whole(folder / f"verdicts-judge-{sha256(name)[:12]}.csv", _csv(verdicts))
@@ -174,7 +210,9 @@ def kept_verdicts(folder: Path) -> list[Verdict]:
 
 def judges(folder: Path) -> list[str]:
     """Return the names of the models that judged a run's answers."""
-    raters = dict.fromkeys(verdict.rater for verdict in kept_verdicts(folder) if is_judge(verdict.rater))
+    raters = dict.fromkeys(
+        verdict.rater for verdict in kept_verdicts(folder) if is_judge(verdict.rater)
+    )
     return [rater.removeprefix(_JUDGE) for rater in raters]
 
 

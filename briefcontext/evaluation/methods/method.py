@@ -94,12 +94,16 @@ def _graph(kind: Need, **settings: Any) -> Run:
 
     async def run(reading: Reading, models: RunModels, base: Settings) -> Outcome:
         documents = getattr(reading, kind)
-        # A ranking that an experiment made is read as it is, so a retracted article stays in its place.
+        # A ranking that an experiment made is read as it is, so a retracted article stays in its
+        # place.
         changed = {"top_k": len(documents), "include_retracted": True, **settings}
         changed["verify"] = False
         # A calibration fits one ranking and k, and a forced route need not be decided.
         changed |= {} if settings["route"] == "auto" else {"preflight": IOU, "retrieval": HYBRID}
-        asked: dict[str, Any] = {"question": reading.item.question, "options": dict(reading.item.options)}
+        asked: dict[str, Any] = {
+            "question": reading.item.question,
+            "options": dict(reading.item.options),
+        }
         if kind != "documents" or not reading.retrieved:
             asked["documents"] = list(documents)
         result = await models.graph.ainvoke(asked, context=base.model_copy(update=changed))
@@ -118,7 +122,9 @@ def _from_answer(answer: Answer) -> Outcome:
         iou=answer["preflight"]["iou"],
         partition_choices=(answer["conflict"] or {"choices": {}})["choices"],
         partitions=len(answer["extractions"]),
-        partitions_without_choice=sum(not extraction["choice"] for extraction in answer["extractions"]),
+        partitions_without_choice=sum(
+            not extraction["choice"] for extraction in answer["extractions"]
+        ),
         failed_calls=answer["usage"]["failed_calls"],
         in_parts=any(each["kind"] == IN_PARTS for each in answer["notes"]),
     )
@@ -133,7 +139,9 @@ async def _closed_book(reading: Reading, models: RunModels, settings: Settings) 
 async def _long_context(reading: Reading, models: RunModels, settings: Settings) -> Outcome:
     question, budget = _asked(reading), settings.budget()
     ask = {"may_abstain": not models.forced(question)}
-    room = room_for(models.model, budget, models.prompt("long_context", question, documents="", **ask))
+    room = room_for(
+        models.model, budget, models.prompt("long_context", question, documents="", **ask)
+    )
     context, truncated = _fitted(reading.whole[0], question, room)
     output = await models.ask("long_context", question, budget, documents=context, **ask)
     return _from_words(models, output, question, budget, route="long_context", truncated=truncated)
@@ -149,10 +157,14 @@ async def _self_route(reading: Reading, models: RunModels, settings: Settings) -
     room = room_for(models.model, budget, models.prompt("self_route", question, documents=""))
     fitting, *beyond = split_to_fit(documents, room)
     passages = render_documents(fitting)
-    room_for(models.model, budget, models.prompt("self_route", question, documents=passages), least=0)
+    room_for(
+        models.model, budget, models.prompt("self_route", question, documents=passages), least=0
+    )
     output = await models.ask("self_route", question, budget, documents=passages)
     if "UNANSWERABLE" not in output.upper():
-        return _from_words(models, output, question, budget, route="self_route", truncated=bool(beyond))
+        return _from_words(
+            models, output, question, budget, route="self_route", truncated=bool(beyond)
+        )
     whole = await _long_context(reading, models, settings)
     return replace(whole, truncated=whole.truncated or bool(beyond))
 
@@ -174,7 +186,13 @@ def _fitted(whole: Document, question: Question, room: int | None) -> tuple[str,
 
 
 def _from_words(
-    models: RunModels, output: str, question: Question, budget: CallBudget, *, route: str, truncated: bool = False
+    models: RunModels,
+    output: str,
+    question: Question,
+    budget: CallBudget,
+    *,
+    route: str,
+    truncated: bool = False,
 ) -> Outcome:
     draft = parse_draft(read_reply(output), question, [], [], forced=models.forced(question))
     return Outcome(
@@ -196,10 +214,18 @@ METHODS: Mapping[str, Method] = {
     for method in (
         Method("closed_book", "Closed book", None, _closed_book, constant=True),
         Method(VANILLA, "Vanilla RAG", "documents", _graph("documents", route="vanilla")),
-        Method("oracle", "Oracle", "key_documents", _graph("key_documents", route="vanilla"), constant=True),
+        Method(
+            "oracle",
+            "Oracle",
+            "key_documents",
+            _graph("key_documents", route="vanilla"),
+            constant=True,
+        ),
         Method("briefcontext", "BriefContext", "documents", _graph("documents", route="auto")),
         Method("map_reduce", "Map-reduce", "documents", _graph("documents", route="map_reduce")),
-        Method("order_preserving", "OP-RAG", "documents", _graph("documents", route="order_preserving")),
+        Method(
+            "order_preserving", "OP-RAG", "documents", _graph("documents", route="order_preserving")
+        ),
         Method("hybrid", "Hybrid RAG", "fused", _graph("fused", route="vanilla")),
         Method("long_context", "Long context", "whole", _long_context, constant=True),
         Method("self_route", "Self-Route", "whole", _self_route),

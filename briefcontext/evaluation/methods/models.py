@@ -42,7 +42,9 @@ class ShortAnswers(Prompts):
     def __init__(self, prompts: Prompts, questions: Collection[str]) -> None:
         self.texts, self._questions = prompts.texts, questions
 
-    def render(self, name: str, question: str, options: Mapping[str, str], **values: Any) -> list[BaseMessage]:
+    def render(
+        self, name: str, question: str, options: Mapping[str, str], **values: Any
+    ) -> list[BaseMessage]:
         asked = f"{question}\n{SHORT_ANSWER}" if question in self._questions else question
         return super().render(name, asked, options, **values)
 
@@ -51,15 +53,14 @@ class RunModels:
     """The chat models that a run asks.
 
     Args:
-        model: provider:model, or a chat model.
-        extract_model: another one for the extractions; the same by default.
-        replies: file that keeps every reply; None for a model that costs nothing.
-        prompts: templates of the user's own.
-        short: questions whose answers are to have few words.
-        repeat: which of a run's repeats it serves, from 0; replies to another are never taken for it.
-        retriever: over the corpus whose rankings are read; None where all documents are given.
-        force_choice: Whether multiple choice is answered with a letter even without evidence.
-        kwargs: what the provider's class takes besides, such as the temperature.
+        model: provider:model, or a chat model. extract_model: another one for the extractions; the
+            same by default. replies: file that keeps every reply; None for a model that costs
+            nothing. prompts: templates of the user's own. short: questions whose answers are to
+            have few words. repeat: which of a run's repeats it serves, from 0; replies to another
+            are never taken for it. retriever: over the corpus whose rankings are read; None where
+            all documents are given. force_choice: Whether multiple choice is answered with a letter
+            even without evidence. kwargs: what the provider's class takes besides, such as the
+            temperature.
     """
 
     def __init__(
@@ -79,7 +80,9 @@ class RunModels:
         worker = None if extract_model is None else _open(extract_model, replies, repeat, kwargs)
         prompts = ShortAnswers(prompts, short)
         self.model = Model(chat, prompts=prompts)
-        reader = StrictReader(chat, extract_model=worker, prompts=prompts, force_choice=force_choice)
+        reader = StrictReader(
+            chat, extract_model=worker, prompts=prompts, force_choice=force_choice
+        )
         self.force_choice = force_choice
         self.graph: Any = build_graph(reader=reader, retriever=retriever)
 
@@ -93,16 +96,22 @@ class RunModels:
 
     async def ask(self, name: str, question: Question, budget: CallBudget, **values: Any) -> str:
         """Ask the answering model once by a template, with retries, and return its words."""
-        return (await self.model.ask(Request(name, self.prompt(name, question, **values)), budget)).text
+        return (
+            await self.model.ask(Request(name, self.prompt(name, question, **values)), budget)
+        ).text
 
 
-def _open(model: str | BaseChatModel, replies: Path | None, repeat: int, kwargs: dict[str, Any]) -> BaseChatModel:
+def _open(
+    model: str | BaseChatModel, replies: Path | None, repeat: int, kwargs: dict[str, Any]
+) -> BaseChatModel:
     chat = open_chat_model(model, **kwargs) if isinstance(model, str) else model
     # Nobody reads along, and a request that is streamed is not the one that a batch would send.
     chat = without_streaming(chat)
     if replies is None:
         return chat
-    name = model if isinstance(model, str) else str(getattr(model, "model_name", type(model).__name__))
+    name = (
+        model if isinstance(model, str) else str(getattr(model, "model_name", type(model).__name__))
+    )
     return chat.model_copy(update={"cache": RunReplies(replies, name, repeat)})
 
 
@@ -121,14 +130,20 @@ class RunReplies(ReplyCache):
 def refuse_unread(extractions: Sequence[Extraction]) -> None:
     """Raise a `ModelCallError` where a partition was not read."""
     if failed := [extraction for extraction in extractions if extraction["status"] == "failed"]:
-        raise ModelCallError(f"{len(failed)} of {len(extractions)} partitions failed. The first: {failed[0]['error']}")
+        raise ModelCallError(
+            f"{len(failed)} of {len(extractions)} partitions failed. The first: {failed[0]['error']}"
+        )
 
 
 class StrictReader(LLMReader):
     """A reader that fails where a partition was not read: an experiment measures the method, not what is left of it."""
 
     async def areduce(
-        self, question: Question, documents: Sequence[Document], extractions: Sequence[Extraction], budget: CallBudget
+        self,
+        question: Question,
+        documents: Sequence[Document],
+        extractions: Sequence[Extraction],
+        budget: CallBudget,
     ) -> Draft:
         """Answer from the evidence of the partitions, if it is complete."""
         refuse_unread(extractions)
@@ -166,7 +181,8 @@ class CallTrace(BaseCallbackHandler):
     """Notes the model calls of one answer, with the stage and partition that their metadata name.
 
     Args:
-        repeat: which of a run's repeats it is, from 0; equal requests of two repeats are two requests.
+        repeat: which of a run's repeats it is, from 0; equal requests of two repeats are two
+            requests.
     """
 
     raise_error = True
@@ -185,13 +201,23 @@ class CallTrace(BaseCallbackHandler):
         return sorted(self.calls, key=lambda call: (stages.index(call.stage), call.index))
 
     def on_chat_model_start(
-        self, serialized: dict[str, Any], messages: list[list[BaseMessage]], *, run_id: UUID, **kwargs: Any
+        self,
+        serialized: dict[str, Any],
+        messages: list[list[BaseMessage]],
+        *,
+        run_id: UUID,
+        **kwargs: Any,
     ) -> None:
         """Note what a model is asked."""
         parameters = json.dumps(kwargs.get("invocation_params"), sort_keys=True, default=str)
         prompt = "\n".join(message.text for message in messages[0])
         context = sum(len(found[0]) for found in DOCUMENT.finditer(prompt)) / max(1, len(prompt))
-        self._asked[run_id] = (kwargs.get("metadata") or {}, parameters, dumps(messages[0]), context)
+        self._asked[run_id] = (
+            kwargs.get("metadata") or {},
+            parameters,
+            dumps(messages[0]),
+            context,
+        )
 
     def on_llm_end(self, response: LLMResult, *, run_id: UUID, **kwargs: Any) -> None:
         """Note what it said."""
@@ -208,7 +234,8 @@ class CallTrace(BaseCallbackHandler):
                     index=int(metadata.get("partition") or 0),
                     request_sha256=sha256(f"{parameters}\0{prompt}{self._repeat}"),
                     prompt_sha256=sha256(prompt),
-                    output=reply.text or (json.dumps(arguments, ensure_ascii=False) if arguments else ""),
+                    output=reply.text
+                    or (json.dumps(arguments, ensure_ascii=False) if arguments else ""),
                     input_tokens=given,
                     output_tokens=made,
                     context_tokens=round(context * given),

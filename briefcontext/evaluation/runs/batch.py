@@ -1,6 +1,7 @@
 """Provider batches: requests written to a file instead of sent, and replies read from one.
 
-A batch takes the place of the network under the OpenAI client, which makes and reads them as it does others.
+A batch takes the place of the network under the OpenAI client, which makes and reads them as it
+does others.
 """
 
 import json
@@ -47,7 +48,11 @@ class Batch:
 
     def import_file(self, file: Path) -> dict[str, int]:
         """Take the replies in a file of a batch's results; raise InputError where none of its rows is of this run."""
-        asked = {row["custom_id"] for old in self._folder.glob("requests-*.jsonl") for _, row in json_rows(old)}
+        asked = {
+            row["custom_id"]
+            for old in self._folder.glob("requests-*.jsonl")
+            for _, row in json_rows(old)
+        }
         rows = [row for _, row in json_rows(file)]
         ours = [row for row in rows if row.get("custom_id") in asked]
         kept = {row["custom_id"]: row for row in ours if _usable(row)}
@@ -58,10 +63,13 @@ class Batch:
         }
         if not ours:
             raise InputError(
-                f"{file} holds no reply to a request of this run. Give the file of results that belongs to the "
+                f"{file} holds no reply to a request of this run. Give the file of results that "
+                f"belongs to the "
                 "exported requests."
             )
-        write_whole(self._folder / f"replies-{self._stage:03}.jsonl", "".join(map(json_line, kept.values())))
+        write_whole(
+            self._folder / f"replies-{self._stage:03}.jsonl", "".join(map(json_line, kept.values()))
+        )
         self._replies |= kept
         self._stage += 1
         return counts
@@ -81,7 +89,10 @@ class Batch:
             parts[-1].append(line)
             size += len(line)
         marks = [f"-{number:02}" for number in range(1, len(parts) + 1)] if len(parts) > 1 else [""]
-        files = {self._folder / f"{name}{mark}.jsonl": part for mark, part in zip(marks, parts, strict=False)}
+        files = {
+            self._folder / f"{name}{mark}.jsonl": part
+            for mark, part in zip(marks, parts, strict=False)
+        }
         for file, lines in files.items():
             write_whole(file, "".join(lines))
         return list(files)
@@ -89,12 +100,16 @@ class Batch:
     def reply(self, request: httpx2.Request) -> httpx2.Response:
         """Return the reply to a request, or note that it is wanted and raise ReplyWantedError."""
         if not request.url.path.endswith("/chat/completions"):
-            raise InputError(f"Batches hold chat completions, and the model is asked by {request.url.path}.")
+            raise InputError(
+                f"Batches hold chat completions, and the model is asked by {request.url.path}."
+            )
         body = json.loads(request.content)
         id = sha256(json.dumps(body, sort_keys=True))[:40]
         if id in self._replies:
             response = self._replies[id]["response"]
-            return httpx2.Response(int(response["status_code"]), json=response["body"], request=request)
+            return httpx2.Response(
+                int(response["status_code"]), json=response["body"], request=request
+            )
         self._wanted[id] = body
         raise ReplyWantedError("This reply is to be fetched in a batch.", request=request)
 
@@ -106,6 +121,8 @@ def _usable(row: dict[str, Any]) -> bool:
     if row.get("error") or status not in _KEPT_STATUS or not isinstance(body, dict):
         return False
     try:
-        return status != 200 or any(body["choices"][0]["message"].get(part) for part in ("content", "tool_calls"))
+        return status != 200 or any(
+            body["choices"][0]["message"].get(part) for part in ("content", "tool_calls")
+        )
     except (AttributeError, KeyError, IndexError, TypeError):
         return False

@@ -1,7 +1,8 @@
 """Runs side by side, and beside the papers' figures, which are of other models and corpora.
 
-OP-RAG's were checked against its text. BriefContext's two texts, the journal's and the preprint's, differ in places;
-theirs were noted and not checked again, and where a note does not name the place, neither does the list here.
+OP-RAG's were checked against its text. BriefContext's two texts, the journal's and the preprint's,
+differ in places; theirs were noted and not checked again, and where a note does not name the place,
+neither does the list here.
 """
 
 import csv
@@ -36,7 +37,9 @@ class Published(NamedTuple):
     figure: str
 
 
-_FIGURES = csv.DictReader((files(__package__) / "published.csv").read_text(encoding="utf-8").splitlines())
+_FIGURES = csv.DictReader(
+    (files(__package__) / "published.csv").read_text(encoding="utf-8").splitlines()
+)
 PUBLISHED = tuple(Published(**{**row, "paper": _PAPERS[row["paper"]]}) for row in _FIGURES)
 
 
@@ -56,15 +59,21 @@ def compare_runs(folders: Sequence[Path]) -> str:
     names = [place.name for place in named]
     if len(set(names)) < len(names):
         names = [str(folder) for folder in folders]
-    summaries = {name: RunFolder(folder).summary() for name, folder in zip(names, folders, strict=True)}
+    summaries = {
+        name: RunFolder(folder).summary() for name, folder in zip(names, folders, strict=True)
+    }
     parts = ["# Runs compared"]
     if marked := [name for name, summary in summaries.items() if summary["simulation"]]:
         parts.append(f"{SIMULATION} This holds for: {', '.join(marked)}.")
     parts.append(_runs_table(summaries).markdown())
-    for experiment, some in grouped(summaries, lambda name: str(summaries[name]["experiment"])).items():
+    for experiment, some in grouped(
+        summaries, lambda name: str(summaries[name]["experiment"])
+    ).items():
         parts.append(f"## {experiment}")
         tables = [(name, Table(**table)) for name in some for table in summaries[name]["tables"]]
-        joined = [_joined(title, own) for title, own in grouped(tables, lambda one: one[1].title).items()]
+        joined = [
+            _joined(title, own) for title, own in grouped(tables, lambda one: one[1].title).items()
+        ]
         parts += [table.markdown() for table in joined if table.rows]
         published = _published_table(experiment)
         missing = "The papers' figures of this experiment are not available here."
@@ -80,15 +89,29 @@ def _runs_table(summaries: Mapping[str, Record]) -> Table:
             str(summary["experiment"]),
             str(summary["model"] or "none"),
             str(summary["data_set"] or "–"),
-            "{passages:,} passages, {encoder}".format(**base) if (base := summary["knowledge_base"]) else "–",
+            "{passages:,} passages, {encoder}".format(**base)
+            if (base := summary["knowledge_base"])
+            else "–",
             summary.get("questions_sha256", "–")[:_HASH],
             *("–" if summary.get(column) is None else f"{summary[column]:,}" for column in columns),
             "yes" if summary["simulation"] else "no",
         ]
         for name, summary in summaries.items()
     ]
-    heads = ["Experiment", "Model", "Data set", "Knowledge base", "Questions", "n", "Answers", "Failed", "Requests"]
-    note = "Runs of an experiment that have the same hash in the column Questions asked the same ones."
+    heads = [
+        "Experiment",
+        "Model",
+        "Data set",
+        "Knowledge base",
+        "Questions",
+        "n",
+        "Answers",
+        "Failed",
+        "Requests",
+    ]
+    note = (
+        "Runs of an experiment that have the same hash in the column Questions asked the same ones."
+    )
     return Table("Runs", ["Run", *heads, "Input tokens", "Output tokens", "Simulation"], rows, note)
 
 
@@ -112,7 +135,13 @@ def _published_table(experiment: str) -> Table:
     figures = [p for p in PUBLISHED if p.experiment == experiment]
     papers = list(dict.fromkeys(p.paper for p in figures))
     rows = [
-        [*of, *(next((f"{p.figure} ({p.place})" for p in own if p.paper == paper), "–") for paper in papers)]
+        [
+            *of,
+            *(
+                next((f"{p.figure} ({p.place})" for p in own if p.paper == paper), "–")
+                for paper in papers
+            ),
+        ]
         for of, own in grouped(figures, lambda p: (p.row, p.column)).items()
     ]
     return Table(

@@ -27,8 +27,8 @@ _COMPARED = ("versions.briefcontext", "provenance.encoder_revision")
 class RunFolder:
     """One run's folder.
 
-    `items.jsonl` is written to as answers come, a row a line; of two rows with the same id the later one counts, and a
-    line that was cut short by a kill is dropped.
+    `items.jsonl` is written to as answers come, a row a line; of two rows with the same id the
+    later one counts, and a line that was cut short by a kill is dropped.
     """
 
     def __init__(self, path: str | Path) -> None:
@@ -36,12 +36,16 @@ class RunFolder:
 
     def locked(self) -> AbstractContextManager[object]:
         """Keep other processes from running here; raise InputError where one does, or the folder cannot be made."""
-        busy = InputError(f"Another process runs in {self.path}. Wait for it, or give another --out.")
+        busy = InputError(
+            f"Another process runs in {self.path}. Wait for it, or give another --out."
+        )
         try:
             self.path.mkdir(parents=True, exist_ok=True)
             return lock(self.path / "run.lock", busy)
         except OSError as error:
-            raise InputError(f"{self.path} cannot be written to ({error}). Give another --out.") from error
+            raise InputError(
+                f"{self.path} cannot be written to ({error}). Give another --out."
+            ) from error
 
     def claim(self, config: Mapping[str, Any]) -> None:
         """Take the folder for a configuration, or go on with the run that has the same one: see `check`."""
@@ -51,8 +55,9 @@ class RunFolder:
     def check(self, config: Mapping[str, Any]) -> bool:
         """Return whether the folder holds a run of this configuration, which can go on; if not, it is free.
 
-        It is free, too, where a run has got no answer yet: its model's name may have been a wrong one. Where the data
-        lie, what the run was started by, and the versions of other packages are noted and not compared.
+        It is free, too, where a run has got no answer yet: its model's name may have been a wrong
+        one. Where the data lie, what the run was started by, and the versions of other packages are
+        noted and not compared.
 
         Raises:
             InputError: the folder holds a run of another configuration, or something else.
@@ -60,11 +65,16 @@ class RunFolder:
         if not (self.path / CONFIG).exists():
             if any(self.path.glob("*.jsonl")):
                 raise InputError(
-                    f"{self.path} holds files that no run wrote: there is no {CONFIG}. Give another --out."
+                    f"{self.path} holds files that no run wrote: there is no {CONFIG}. Give "
+                    f"another --out."
                 )
             return False
         before = self.config()
-        rows = [file for file in (self.path / ITEMS, self.path / STUDY_ROWS) if file.exists() and file.stat().st_size]
+        rows = [
+            file
+            for file in (self.path / ITEMS, self.path / STUDY_ROWS)
+            if file.exists() and file.stat().st_size
+        ]
         if "experiment" in before and not rows:
             return False
         now = json.loads(json.dumps(config))  # As it would be read: a tuple is a list there.
@@ -83,7 +93,9 @@ class RunFolder:
 
     def summary(self) -> dict[str, Any]:
         """Return the summary of the run; raise InputError where it is not finished."""
-        again = "Check the path, or give the command that began the run again: it goes on from there."
+        again = (
+            "Check the path, or give the command that began the run again: it goes on from there."
+        )
         return self._read(SUMMARY, f"{self.path} holds no finished run", again)
 
     def _read(self, name: str, missing: str, advice: str) -> dict[str, Any]:
@@ -119,7 +131,9 @@ class RunFolder:
         write_whole(self.path / name, json.dumps(value, indent=2, ensure_ascii=False) + "\n")
 
 
-def _differences(before: Mapping[str, Any], now: Mapping[str, Any], within: str = "") -> Iterator[str]:
+def _differences(
+    before: Mapping[str, Any], now: Mapping[str, Any], within: str = ""
+) -> Iterator[str]:
     """Yield what is compared and differs, by names such as `reading.partition_size`."""
     for key in sorted(before.keys() | now.keys()):
         name, was, is_now = within + key, before.get(key), now.get(key)

@@ -34,7 +34,10 @@ class Prices:
 
     def __post_init__(self) -> None:
         if (self.input is None) != (self.output is None):
-            raise InputError("--input-price and --output-price belong together: give both, or the cost would be wrong.")
+            raise InputError(
+                "--input-price and --output-price belong together: give both, or the cost would be "
+                "wrong."
+            )
 
     def cost(self, input_tokens: float, output_tokens: float) -> float | None:
         """Return what the tokens cost in US dollars; None without prices."""
@@ -45,7 +48,11 @@ class Prices:
     def words(self, input_tokens: float, output_tokens: float) -> str:
         """Return the cost, or the tokens where there are no prices."""
         cost = self.cost(input_tokens, output_tokens)
-        return f"{input_tokens:,.0f} + {output_tokens:,.0f} tokens" if cost is None else f"${cost:,.2f}"
+        return (
+            f"{input_tokens:,.0f} + {output_tokens:,.0f} tokens"
+            if cost is None
+            else f"${cost:,.2f}"
+        )
 
 
 def progress_bar(what: str, total: int, *, done: int = 0, hidden: bool = False) -> Any:
@@ -54,14 +61,16 @@ def progress_bar(what: str, total: int, *, done: int = 0, hidden: bool = False) 
     Where that is no terminal, it is a line every few seconds.
     """
     seconds = 0.1 if sys.stderr.isatty() else _SECONDS_BETWEEN_LINES
-    return tqdm(total=total, initial=done, unit=f" {what}", mininterval=seconds, smoothing=0, disable=hidden)
+    return tqdm(
+        total=total, initial=done, unit=f" {what}", mininterval=seconds, smoothing=0, disable=hidden
+    )
 
 
 class CountingModel(BaseChatModel):
     """Stands in for the model in a dry run: counts what it is asked, and answers nothing.
 
-    Every partition is taken to have evidence, the first sentence of its first document, so that the figure for the
-    reduce step is no more than about right.
+    Every partition is taken to have evidence, the first sentence of its first document, so that the
+    figure for the reduce step is no more than about right.
     """
 
     @property
@@ -74,28 +83,52 @@ class CountingModel(BaseChatModel):
         if "JSON" in messages[0].text and (found := DOCUMENT.search(prompt)):
             sentence = found[2].split("\n")[-1].split(". ")[0]
             quotes = [{"key": found[1], "quote": sentence}]
-            extraction = {"relevant": True, "quotes": quotes, "finding": sentence, "choice": None, "confidence": 0.8}
+            extraction = {
+                "relevant": True,
+                "quotes": quotes,
+                "finding": sentence,
+                "choice": None,
+                "confidence": 0.8,
+            }
             text = json.dumps(extraction)
             made = round(len(text) / CHARACTERS_PER_TOKEN)
         usage = UsageMetadata(input_tokens=given, output_tokens=made, total_tokens=given + made)
-        return ChatResult(generations=[ChatGeneration(message=AIMessage(text, usage_metadata=usage))])
+        return ChatResult(
+            generations=[ChatGeneration(message=AIMessage(text, usage_metadata=usage))]
+        )
 
 
 def estimate_table(answers: Mapping[str, Sequence[CallTrace]], prices: Prices) -> Table:
     """Make a table of what a run is estimated to take, from the calls of each answer of each method."""
 
     def row(title: str, count: int, calls: Sequence[TracedCall]) -> list[str]:
-        tokens = [sum(call.input_tokens for call in calls), sum(call.output_tokens for call in calls)]
-        return [title, *(f"{number:,}" for number in (count, len(calls), *tokens)), prices.words(*tokens)]
+        tokens = [
+            sum(call.input_tokens for call in calls),
+            sum(call.output_tokens for call in calls),
+        ]
+        return [
+            title,
+            *(f"{number:,}" for number in (count, len(calls), *tokens)),
+            prices.words(*tokens),
+        ]
 
-    calls = {method: [call for trace in some for call in trace.calls] for method, some in answers.items()}
+    calls = {
+        method: [call for trace in some for call in trace.calls] for method, some in answers.items()
+    }
     every = {call.request_sha256: call for some in calls.values() for call in some}
     rows = [row(title_of(method), len(some), calls[method]) for method, some in answers.items()]
-    rows.append(row("To be asked, equal requests once", sum(map(len, answers.values())), list(every.values())))
+    rows.append(
+        row(
+            "To be asked, equal requests once",
+            sum(map(len, answers.values())),
+            list(every.values()),
+        )
+    )
     return Table(
         "What this run takes",
         ["Method", "Answers", "Calls", "Input tokens", "Output tokens", "Cost"],
         rows,
-        f"Estimated without a call: {CHARACTERS_PER_TOKEN} characters a token, {ANSWER_TOKENS} output tokens an "
+        f"Estimated without a call: {CHARACTERS_PER_TOKEN} characters a token, {ANSWER_TOKENS} "
+        f"output tokens an "
         "answer, evidence in every partition; retries and Self-Route's second readings are not counted.",
     )

@@ -14,7 +14,12 @@ from briefcontext.errors import InputError
 from briefcontext.evaluation.data_sets import DataSet, load_data_set
 from briefcontext.evaluation.data_sets.data_set import balanced_sample, sample
 from briefcontext.evaluation.experiments.conflict import Conflict, ConflictOnRealRankings
-from briefcontext.evaluation.experiments.controlled import AttentionBias, ContextLength, Order, Position
+from briefcontext.evaluation.experiments.controlled import (
+    AttentionBias,
+    ContextLength,
+    Order,
+    Position,
+)
 from briefcontext.evaluation.experiments.corpus import Corpus, LongDocuments
 from briefcontext.evaluation.experiments.cost import Cost
 from briefcontext.evaluation.experiments.experiment import OnCorpus
@@ -46,7 +51,17 @@ from briefcontext.prompts import Prompts
 from briefcontext.retrievers.calibration import Calibration
 
 EXPERIMENTS: Mapping[str, type[OnCorpus] | type[Order]] = {
-    kind.name: kind for kind in (Position, Integration, Conflict, ContextLength, AttentionBias, Order, OpenEnded, Cost)
+    kind.name: kind
+    for kind in (
+        Position,
+        Integration,
+        Conflict,
+        ContextLength,
+        AttentionBias,
+        Order,
+        OpenEnded,
+        Cost,
+    )
 }
 """The experiments that ask a model."""
 DECIDES = "briefcontext"
@@ -98,12 +113,18 @@ class Run:
         reasons = [self.experiment.left_out(item, oracle=oracle) for item in self._data_set.items]
         left_out = Counter(filter(None, reasons))
         self.left_out: dict[str, int] = self._data_set.left_out + left_out
-        self.items = [item for item, reason in zip(self._data_set.items, reasons, strict=True) if reason is None]
+        self.items = [
+            item
+            for item, reason in zip(self._data_set.items, reasons, strict=True)
+            if reason is None
+        ]
         self.sampling: str | None = None
         """How the experiment drew its questions, where nothing else was asked for."""
         if not self.items:
             words = "; ".join(f"{count} {reason}" for reason, count in left_out.items())
-            raise InputError(f"The experiment {settings.experiment} can use none of the questions: {words}.")
+            raise InputError(
+                f"The experiment {settings.experiment} can use none of the questions: {words}."
+            )
         if settings.per_class is None and settings.limit is None:
             self.items, self.sampling = self.experiment.drawn(self.items, settings.seed)
         if settings.per_class is not None:
@@ -111,7 +132,9 @@ class Run:
         if settings.limit is not None:
             self.items = sample(self.items, settings.limit, settings.seed)
         self.calibrated = None if calibration is None else self._calibrated(calibration)
-        self.plan = plan(self.items, self.methods, self.experiment.conditions(self.ks), repeats=settings.repeats)
+        self.plan = plan(
+            self.items, self.methods, self.experiment.conditions(self.ks), repeats=settings.repeats
+        )
         self._ids = list(dict.fromkeys(task.id for tasks in self.plan for task in tasks))
         """Of all answers that the run has to get, in order."""
 
@@ -120,8 +143,14 @@ class Run:
         if issubclass(kind, Order):
             from briefcontext.knowledge.encoders import load_encoder
 
-            encoder = paper_encoder() if settings.document_encoder is None else settings.document_encoder
-            return kind(LongDocuments(self._data_set.documents, load_encoder(encoder), exact=settings.exact_chunks))
+            encoder = (
+                paper_encoder() if settings.document_encoder is None else settings.document_encoder
+            )
+            return kind(
+                LongDocuments(
+                    self._data_set.documents, load_encoder(encoder), exact=settings.exact_chunks
+                )
+            )
         if settings.knowledge_base is None:
             raise InputError(
                 f"The experiment {settings.experiment} takes its documents from a knowledge base: "
@@ -135,25 +164,32 @@ class Run:
         """Return what tells the calibration of this run from others, with cautions, if it can decide in this run."""
         if (corpus := self._corpus) is None or not self.experiment.real_rankings:
             raise InputError(
-                f"A calibration fits the rankings that a knowledge base gives, and those of the experiment "
-                f"{self.experiment.name} are arranged. Leave --calibration out, or run integration, cost, open_ended "
+                f"A calibration fits the rankings that a knowledge base gives, and those of the "
+                f"experiment "
+                f"{self.experiment.name} are arranged. Leave --calibration out, or run "
+                f"integration, cost, open_ended "
                 "or conflict with --rankings real."
             )
         if DECIDES not in [method.name for method in self.methods]:
             raise InputError(
-                f"A calibration decides for the method {DECIDES}, which is not among those of this run. Add "
+                f"A calibration decides for the method {DECIDES}, which is not among those of this "
+                f"run. Add "
                 f"--method {DECIDES}, or leave --calibration out."
             )
         base = corpus.knowledge_base
         found = [*(calibration.check(base.manifest, k) for k in self.ks), calibration.shortfall()]
         if len(base) < calibration.k:
             raise InputError(
-                f"The calibration is for {calibration.k} retrieved documents, and the knowledge base has {len(base):,} "
+                f"The calibration is for {calibration.k} retrieved documents, and the knowledge "
+                f"base has {len(base):,} "
                 "passages in all. Take a larger one, or leave --calibration out."
             )
-        if calibration.fitted_on.sha256 == questions_sha256([item for item in self._data_set.items if item.gold_ids]):
+        if calibration.fitted_on.sha256 == questions_sha256(
+            [item for item in self._data_set.items if item.gold_ids]
+        ):
             found.append(
-                "The preflight was calibrated on these very questions, so that it decides better here than it is."
+                "The preflight was calibrated on these very questions, so that it decides better "
+                "here than it is."
             )
         return {
             "sha256": sha256(calibration.model_dump_json()),
@@ -170,7 +206,11 @@ class Run:
         """Return the configuration: what a run must have in common with the one that it goes on with."""
         settings, base = self.settings, self._corpus
         run = self.experiment
-        encoder = run.documents.encoder if isinstance(run, Order) else run.corpus.knowledge_base.manifest.encoder
+        encoder = (
+            run.documents.encoder
+            if isinstance(run, Order)
+            else run.corpus.knowledge_base.manifest.encoder
+        )
         return {
             "experiment": settings.experiment,
             "model": given_name(settings.model),
@@ -178,7 +218,11 @@ class Run:
             "model_arguments": own_arguments(settings.model),
             "extract_model_arguments": own_arguments(settings.extract_model),
             "temperature": settings.own_temperature,
-            "data_set": {"name": self._data_set.name, "spec": settings.data_set, "sha256": self._data_set.sha256},
+            "data_set": {
+                "name": self._data_set.name,
+                "spec": settings.data_set,
+                "sha256": self._data_set.sha256,
+            },
             "knowledge_base": None if base is None else base.fingerprint(),
             "document_encoder": None if base is not None else encoder.name,
             "exact_chunks": None if base is not None else settings.exact_chunks,
@@ -208,7 +252,11 @@ class Run:
             InputError: the folder belongs to another run.
         """
         run = None if folder is None else RunFolder(folder)
-        there = answered(list(run.rows().values())) if run is not None and run.check(self.config()) else []
+        there = (
+            answered(list(run.rows().values()))
+            if run is not None and run.check(self.config())
+            else []
+        )
         traces: dict[str, list[CallTrace]] = {}
         wait_for(
             self._runner(CountingModel()).run(
@@ -223,8 +271,8 @@ class Run:
         """Get all answers that `out` does not have, and write its summary, report and figures.
 
         Raises:
-            InputError: the folder belongs to another run.
-            ModelSetupError, MissingExtraError: the model cannot be opened, or its provider refuses all calls.
+            InputError: the folder belongs to another run. ModelSetupError, MissingExtraError: the
+                model cannot be opened, or its provider refuses all calls.
         """
         with self._claimed(out) as folder:
             self._fetch(folder)
@@ -251,7 +299,8 @@ class Run:
         """Take replies, go on as far as they reach, and write the requests that are wanted next.
 
         Raises:
-            InputError: the model is not OpenAI's or compatible, or the file of replies is of no use.
+            InputError: the model is not OpenAI's or compatible, or the file of replies is of no
+                use.
         """
         for name in (self.settings.model, self.settings.extract_model or self.settings.model):
             if not isinstance(name, str) or not name.startswith("openai:"):
@@ -274,7 +323,8 @@ class Run:
     def _model(self) -> str | BaseChatModel:
         if self.settings.model is None:
             raise InputError(
-                f"The experiment {self.settings.experiment} asks a model: add --model provider:model, for example "
+                f"The experiment {self.settings.experiment} asks a model: add --model "
+                f"provider:model, for example "
                 "--model openai:gpt-4o-mini."
             )
         return self.settings.model
@@ -290,7 +340,9 @@ class Run:
                 write_whole(out / PROMPTS / f"{name}.txt", text)
             yield folder
 
-    def _fetch(self, folder: RunFolder, changed: Mapping[str, Any] | None = None, **opening: Any) -> int:
+    def _fetch(
+        self, folder: RunFolder, changed: Mapping[str, Any] | None = None, **opening: Any
+    ) -> int:
         """Get the answers that are not there, and return how many wait for replies; see `_runner`."""
         settings, rows = self.settings, folder.rows()
         if settings.own_temperature is not None:
@@ -302,7 +354,9 @@ class Run:
         done = {row["id"] for row in answered(list(rows.values()))}
         there = len(done.intersection(self._ids))
         counts: Counter[str] = Counter()
-        with progress_bar("answers", len(self._ids), done=there, hidden=not settings.progress) as bar:
+        with progress_bar(
+            "answers", len(self._ids), done=there, hidden=not settings.progress
+        ) as bar:
 
             def keep(row: Row, trace: CallTrace) -> None:
                 folder.append(row)
@@ -311,27 +365,40 @@ class Run:
                     if not call.kept:
                         counts.update(calls=1, input=call.input_tokens, output=call.output_tokens)
                 told = counts["input"] or not counts["calls"]
-                cost = settings.prices.words(counts["input"], counts["output"]) if told else "tokens not reported"
-                bar.set_postfix_str(f"{counts['calls']} calls, {cost}, {counts['failed']} failed", refresh=False)
+                cost = (
+                    settings.prices.words(counts["input"], counts["output"])
+                    if told
+                    else "tokens not reported"
+                )
+                bar.set_postfix_str(
+                    f"{counts['calls']} calls, {cost}, {counts['failed']} failed", refresh=False
+                )
                 bar.update()
 
             waiting = wait_for(runner.run(self.plan, done, keep))
-        # In the order of the plan, so that a run that was stopped ends in the same file as one that was not.
+        # In the order of the plan, so that a run that was stopped ends in the same file as one that
+        # was not.
         rows = folder.rows()
         folder.rewrite(rows[id] for id in self._ids if id in rows)
         return waiting
 
-    def _runner(self, model: str | BaseChatModel, changed: Mapping[str, Any] | None = None, **opening: Any) -> Runner:
+    def _runner(
+        self, model: str | BaseChatModel, changed: Mapping[str, Any] | None = None, **opening: Any
+    ) -> Runner:
         """Return what asks the model; `changed` are settings of the reading, `opening` is for `RunModels`."""
         retriever = None if self._corpus is None else self._corpus.retriever
         short = {item.question for item in self.items if self.experiment.short(item)}
         opening |= {"prompts": self.prompts, "short": short, "retriever": retriever}
         # An experiment that asks for a choice gets one, as in the papers; a refusal is no choice.
         opening["force_choice"] = self.experiment.force_choice
-        models = [RunModels(model, repeat=repeat, **opening) for repeat in range(self.settings.repeats)]
+        models = [
+            RunModels(model, repeat=repeat, **opening) for repeat in range(self.settings.repeats)
+        ]
         changed = {"prompts": None, **(changed or {})}
         return Runner(self.experiment, models, self.settings.reading.model_copy(update=changed))
 
     def _finish(self, folder: RunFolder) -> Summary:
         prices, figures = self.settings.prices, self.settings.figures
-        return write_results(folder, self.experiment, self.left_out, len(self._ids), prices, figures)
+        return write_results(
+            folder, self.experiment, self.left_out, len(self._ids), prices, figures
+        )

@@ -38,12 +38,16 @@ class Task:
 
 
 def plan(
-    items: Sequence[Item], methods: Sequence[Method], conditions: Sequence[Condition], *, repeats: int = 1
+    items: Sequence[Item],
+    methods: Sequence[Method],
+    conditions: Sequence[Condition],
+    *,
+    repeats: int = 1,
 ) -> list[list[Task]]:
     """Return the tasks of each question, in order.
 
-    The tasks of a question, also of one that the data set has twice, are done one after another, so that a request
-    that two of them make is asked once.
+    The tasks of a question, also of one that the data set has twice, are done one after another, so
+    that a request that two of them make is asked once.
     """
     tasks = (
         Task(item, method, condition, repeat)
@@ -65,11 +69,15 @@ class Runner:
     settings: Settings
 
     async def run(
-        self, plan: Sequence[Sequence[Task]], done: Collection[str], keep: Callable[[Row, CallTrace], None]
+        self,
+        plan: Sequence[Sequence[Task]],
+        done: Collection[str],
+        keep: Callable[[Row, CallTrace], None],
     ) -> int:
         """Get every answer that is not there; return how many wait for a reply that is to be fetched in a batch.
 
-        When one fails for a reason that is not its own, no other is begun, and those under way are kept.
+        When one fails for a reason that is not its own, no other is begun, and those under way are
+        kept.
 
         Args:
             plan: the tasks of each question.
@@ -97,15 +105,17 @@ class Runner:
                     stopped = True
                     raise
 
-        # All end by themselves: a thread that searches cannot be cancelled, and would die with the interpreter in the
-        # midst of native code, which aborts the process.
+        # All end by themselves: a thread that searches cannot be cancelled, and would die with the
+        # interpreter in the midst of native code, which aborts the process.
         await together(work() for _ in range(self.settings.max_concurrent_calls))
         return waiting
 
     async def _answer(self, task: Task) -> tuple[Row | None, CallTrace]:
         """Return the row of a task, or None when a reply is still to be fetched in a batch."""
         arrange = partial(self.experiment.arrange, condition=task.condition)
-        reading = await asyncio.to_thread(arrange if task.condition else self.experiment.base_reading, task.item)
+        reading = await asyncio.to_thread(
+            arrange if task.condition else self.experiment.base_reading, task.item
+        )
         trace = CallTrace(task.repeat)
 
         async def run(reading: Reading) -> Outcome:
@@ -114,7 +124,9 @@ class Runner:
         try:
             outcome = await RunnableLambda(run).ainvoke(reading, {"callbacks": [trace]})
         except ModelCallError as error:
-            return None if trace.wanted else _row(task, trace, status="failed", error=str(error)), trace
+            return None if trace.wanted else _row(
+                task, trace, status="failed", error=str(error)
+            ), trace
         documents = [str(document.id) for document in reading.documents]
         keys = {str(document.id) for document in reading.key_documents}
         places = [place for place, id in enumerate(documents) if id in keys]
@@ -140,15 +152,18 @@ def _row(task: Task, trace: CallTrace, **values: Any) -> Row:
             "output_tokens": sum(call.output_tokens for call in calls),
             "kept_replies": sum(call.kept for call in calls),
         },
-        "calls": [{name: value for name, value in asdict(call).items() if name != "kept"} for call in calls],
+        "calls": [
+            {name: value for name, value in asdict(call).items() if name != "kept"}
+            for call in calls
+        ],
     }
 
 
 def _scored(item: Item, outcome: Outcome, trace: CallTrace) -> Mapping[str, Any]:
     """Score an answer, if its question has a key.
 
-    The choice is the one that the method made, and is not read out of its words again. What names no option is an
-    outcome of its own, and counts as wrong.
+    The choice is the one that the method made, and is not read out of its words again. What names
+    no option is an outcome of its own, and counts as wrong.
     """
     values = asdict(outcome)
     choice, abstained = values.pop("choice"), values.pop("abstained")
@@ -156,12 +171,17 @@ def _scored(item: Item, outcome: Outcome, trace: CallTrace) -> Mapping[str, Any]
         if choice is None:
             word = "abstained" if abstained else "unparsed"
         else:
-            word = "answered" if not item.answers else "right" if choice in item.answers else "wrong"
+            word = (
+                "answered" if not item.answers else "right" if choice in item.answers else "wrong"
+            )
         values["choice"] = choice
         if item.answers:
             reply = trace.calls[-1].output if trace.calls else ""
             mirage = mirage_choice(reply, item.options, choice)
-            values |= {"score": float(word == "right"), "mirage_score": float(mirage in item.answers)}
+            values |= {
+                "score": float(word == "right"),
+                "mirage_score": float(mirage in item.answers),
+            }
         return {**values, "outcome": word}
     if not item.answers:
         return {**values, "outcome": "abstained" if abstained else "answered"}

@@ -29,7 +29,11 @@ _VERSIONED = (
     "briefcontext", "langchain", "langchain-core", "langchain-openai", "langgraph", "pylance", "numpy", "scipy",
     "scikit-learn", "statsmodels", "torch", "sentence-transformers",
 )  # fmt: skip
-_NEEDS = {"key_documents": "key documents", "whole": "a whole long document", "fused": "a fused ranking of the corpus"}
+_NEEDS = {
+    "key_documents": "key documents",
+    "whole": "a whole long document",
+    "fused": "a fused ranking of the corpus",
+}
 
 
 @dataclass(frozen=True)
@@ -73,27 +77,38 @@ class RunSettings:
         return None if isinstance(self.model, BaseChatModel) else self.temperature
 
 
-def check_settings(settings: RunSettings, experiment: type[Experiment], methods: Sequence[Method]) -> None:
+def check_settings(
+    settings: RunSettings, experiment: type[Experiment], methods: Sequence[Method]
+) -> None:
     """Raise InputError where repeats would tell nothing, or the experiment is not for these methods."""
     if settings.repeats > 1 and not experiment.repeatable:
         raise InputError(
-            f"Repeats average scores, and the experiment {settings.experiment} counts what becomes of single "
+            f"Repeats average scores, and the experiment {settings.experiment} counts what becomes "
+            f"of single "
             "answers. Leave --repeats out."
         )
-    if settings.repeats > 1 and settings.own_temperature is not None and settings.own_temperature <= 0:
+    if (
+        settings.repeats > 1
+        and settings.own_temperature is not None
+        and settings.own_temperature <= 0
+    ):
         raise InputError(
-            "At temperature 0 a model is asked to say the same each time, so that repeats tell nothing. Give "
+            "At temperature 0 a model is asked to say the same each time, so that repeats tell "
+            "nothing. Give "
             "--temperature, such as 0.7, or a negative one for the provider's own."
         )
     if experiment.name == "open_ended" and len(methods) != 2:
-        raise InputError(f"Pairs are made of two methods, and {len(methods)} are given. Name two with --method.")
+        raise InputError(
+            f"Pairs are made of two methods, and {len(methods)} are given. Name two with --method."
+        )
     lacking = {"key_documents" if issubclass(experiment, Order) else "whole"}
     if not experiment.real_rankings:
         lacking.add("fused")
     for method in methods:
         if method.need in lacking:
             raise InputError(
-                f"{method.name} reads {_NEEDS[method.need]}, which the experiment {experiment.name} does not have. "
+                f"{method.name} reads {_NEEDS[method.need]}, which the experiment "
+                f"{experiment.name} does not have. "
                 "Leave it out."
             )
 
@@ -105,12 +120,18 @@ def given_name(model: str | BaseChatModel | None) -> str | None:
 
 def own_arguments(model: str | BaseChatModel | None) -> Any:
     """Return what a chat model that was given open is called with; None for one that the run opens."""
-    return json.loads(json.dumps(model.asdict(), default=str)) if isinstance(model, BaseChatModel) else None
+    return (
+        json.loads(json.dumps(model.asdict(), default=str))
+        if isinstance(model, BaseChatModel)
+        else None
+    )
 
 
 def paper_encoder() -> str:
     """Return the encoder of OP-RAG, bge, where its weights are in the local cache, and else minilm."""
-    with needing("encoders", "experiments with dense retrieval need the package sentence-transformers"):
+    with needing(
+        "encoders", "experiments with dense retrieval need the package sentence-transformers"
+    ):
         from huggingface_hub import try_to_load_from_cache
 
     from briefcontext.knowledge.encoders.sentence_transformer import BGE_MODEL
@@ -121,12 +142,19 @@ def paper_encoder() -> str:
 def git_commit(file: Path = Path(__file__)) -> str | None:
     """Return the commit that a file of this package is at, with a mark where the code was changed.
 
-    None where no repository holds the file: a package that is installed within somebody's repository is not of it.
+    None where no repository holds the file: a package that is installed within somebody's
+    repository is not of it.
     """
     folder, name = file.resolve().parent, file.name
     try:
         _, described = (
-            subprocess.run(["git", "-C", str(folder), *words], capture_output=True, text=True, check=True, timeout=10)
+            subprocess.run(
+                ["git", "-C", str(folder), *words],
+                capture_output=True,
+                text=True,
+                check=True,
+                timeout=10,
+            )
             for words in (
                 ["ls-files", "--error-unmatch", name],
                 ["describe", "--always", "--abbrev=40", "--exclude=*", "--dirty=, changed"],

@@ -56,20 +56,28 @@ def folds(seed: int) -> StratifiedKFold:
 def tune(features: NDArray[np.float64], labels: NDArray[np.bool_], seed: int) -> Tuned:
     """Choose C by the held-out log loss, the folds' mean, and fit on all questions (n, f) with it."""
     cuts = [folds(seed * TUNING_REPEATS + repeat) for repeat in range(TUNING_REPEATS)]
-    model = Pipeline([("scale", StandardScaler()), ("regression", LogisticRegression(max_iter=1000))])
-    search = GridSearchCV(model, {"regression__C": REGULARISATIONS}, scoring="neg_log_loss", cv=cuts[0])
+    model = Pipeline(
+        [("scale", StandardScaler()), ("regression", LogisticRegression(max_iter=1000))]
+    )
+    search = GridSearchCV(
+        model, {"regression__C": REGULARISATIONS}, scoring="neg_log_loss", cv=cuts[0]
+    )
     best = search.fit(features, labels).best_estimator_
-    held_out = [cross_val_predict(best, features, labels, cv=cut, method="decision_function") for cut in cuts]
+    held_out = [
+        cross_val_predict(best, features, labels, cv=cut, method="decision_function")
+        for cut in cuts
+    ]
     return Tuned(best, np.asarray(np.mean(held_out, axis=0)))
 
 
 def recall_threshold(held_out: Sequence[float] | NDArray[np.float64], target: float) -> float:
     """Return the log-odds from which on questions are mapped, so that the recall of new ones reaches `target`.
 
-    That holds with a probability of at least `CONFIDENCE`, whatever the distribution: with the r-th lowest of the
-    held-out log-odds (m,) of m misplaced questions as threshold, the recall of new ones is distributed as
-    Beta(m - r + 1, r) (Wilks 1941), and r is the greatest for which it is sure enough. Where m is too small for
-    any, all are mapped that are as high as the lowest: `Calibration.promised_recall` is what that is sure of.
+    That holds with a probability of at least `CONFIDENCE`, whatever the distribution: with the r-th
+    lowest of the held-out log-odds (m,) of m misplaced questions as threshold, the recall of new
+    ones is distributed as Beta(m - r + 1, r) (Wilks 1941), and r is the greatest for which it is
+    sure enough. Where m is too small for any, all are mapped that are as high as the lowest:
+    `Calibration.promised_recall` is what that is sure of.
     """
     ordered = np.sort(np.asarray(held_out, dtype=np.float64))
     ranks = np.arange(1, len(ordered) + 1)
@@ -85,23 +93,36 @@ class NestedRun(NamedTuple):
     """What is decided for each question (n,)."""
 
 
-def check_enough(labels: NDArray[np.bool_], target_recall: float, positive: Positive = "misplaced") -> None:
+def check_enough(
+    labels: NDArray[np.bool_], target_recall: float, positive: Positive = "misplaced"
+) -> None:
     """Raise InputError when the labelled questions are too few to fit on, or the target is no share."""
     if not 0.5 <= target_recall < 1:
-        raise InputError(f"The target recall is {target_recall:g}, and must be from 0.5 to below 1, such as 0.95.")
+        raise InputError(
+            f"The target recall is {target_recall:g}, and must be from 0.5 to below 1, such as "
+            f"0.95."
+        )
     misplaced, placed = int(labels.sum()), int((~labels).sum())
     if misplaced < LEAST_OF_A_LABEL:
-        what = "ranked below 3" if positive == "ranked_below" else "misplaced (ranked below 3, or not retrieved)"
+        what = (
+            "ranked below 3"
+            if positive == "ranked_below"
+            else "misplaced (ranked below 3, or not retrieved)"
+        )
         other = ", or count those that were not retrieved with them (--positives misplaced)"
         raise InputError(
-            f"Too few labelled questions: {misplaced} of {len(labels)} have their key document {what}, and "
-            f"{LEAST_OF_A_LABEL} are needed. Label about {more_questions(misplaced, len(labels), LEAST_OF_A_LABEL):,} "
+            f"Too few labelled questions: {misplaced} of {len(labels)} have their key document "
+            f"{what}, and "
+            f"{LEAST_OF_A_LABEL} are needed. Label about "
+            f"{more_questions(misplaced, len(labels), LEAST_OF_A_LABEL):,} "
             f"more questions{other if positive == 'ranked_below' else ''}; until then the preflight 'iou' decides."
         )
     if placed < LEAST_OF_A_LABEL:
         raise InputError(
-            f"Too few labelled questions: {placed} of {len(labels)} have their key document among the first three, and "
-            f"{LEAST_OF_A_LABEL} are needed. With so few, let every question go to the map: --route map_reduce."
+            f"Too few labelled questions: {placed} of {len(labels)} have their key document among "
+            f"the first three, and "
+            f"{LEAST_OF_A_LABEL} are needed. With so few, let every question go to the map: "
+            f"--route map_reduce."
         )
 
 
@@ -146,13 +167,15 @@ def calibrate(
     """Fit a calibration for a knowledge base, and measure it by nested cross-validation.
 
     Args:
-        manifest: of the knowledge base over which the questions are labelled.
-        positive: what it is to predict. By default a key document ranked below 3, which reading in partitions
-            repairs; questions whose key document was not retrieved are then neither fitted on nor measured.
+        manifest: of the knowledge base over which the questions are labelled. positive: what it is
+            to predict. By default a key document ranked below 3, which reading in partitions
+            repairs; questions whose key document was not retrieved are then neither fitted on nor
+            measured.
         seed: of the folds; the same seed gives the same calibration.
 
     Returns:
-        the calibration, the decisions of each repeat on all questions, and how well they do, by name.
+        the calibration, the decisions of each repeat on all questions, and how well they do, by
+        name.
 
     Raises:
         InputError: there are too few labelled questions to fit on.
@@ -160,9 +183,12 @@ def calibrate(
     labels, counted = labelled.misplaced, labelled.counted(positive)
     check_enough(labels[counted], target_recall, positive)
     features = labelled.signals
-    # Threads take longer to start than such small fits take: with one thread they are some ten times as fast.
+    # Threads take longer to start than such small fits take: with one thread they are some ten
+    # times as fast.
     with threadpool_limits(1):
-        runs = nested_cross_validation(features, labels, target_recall, repeats=repeats, seed=seed, counted=counted)
+        runs = nested_cross_validation(
+            features, labels, target_recall, repeats=repeats, seed=seed, counted=counted
+        )
         tuned = tune(features[counted], labels[counted], seed)
     scale, regression = tuned.model["scale"], tuned.model["regression"]
     columns = zip(SIGNALS, scale.mean_, scale.scale_, regression.coef_[0], strict=True)
@@ -200,15 +226,18 @@ def _measured(
 ) -> dict[str, Any]:
     """Say how well nested cross-validation decides: means over the repeats, and the least and greatest of them.
 
-    `calibrated` and the intervals are of the first repeat, whose folds hold each question out once; `iou` is
-    BriefContext's check on the same questions, `auc` the area under the curve of the held-out probabilities, with an
-    interval by bootstrap over the questions of each label, and `brier` their mean squared error.
+    `calibrated` and the intervals are of the first repeat, whose folds hold each question out once;
+    `iou` is BriefContext's check on the same questions, `auc` the area under the curve of the
+    held-out probabilities, with an interval by bootstrap over the questions of each label, and
+    `brier` their mean squared error.
     """
     labels, iou = labelled.misplaced[counted], labelled.iou(PREFLIGHT_TOP_N)[counted]
     estimates = [count_decisions(labels, run.mapped[counted]) for run in runs]
     probabilities = [run.probability[counted] for run in runs]
     shares = {name: [one[name] or 0.0 for one in estimates] for name in ("recall", "specificity")}
-    intervals = [auc(scores[labels], scores[~labels], seed=seed) for scores in (probabilities[0], -iou)]
+    intervals = [
+        auc(scores[labels], scores[~labels], seed=seed) for scores in (probabilities[0], -iou)
+    ]
     return {
         "folds": FOLDS,
         "repeats": len(runs),

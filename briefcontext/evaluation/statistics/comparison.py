@@ -55,7 +55,10 @@ def paired(rows: Sequence[Row], first: str, second: str) -> Pairs:
 
     by_method = grouped(answered(rows), itemgetter("method"))
     of_second = {key(row): row for row in by_method.get(second, [])}
-    both = ((row, of_second.get(key(row)) or of_second.get((*key(row)[:2], ()))) for row in by_method.get(first, []))
+    both = (
+        (row, of_second.get(key(row)) or of_second.get((*key(row)[:2], ())))
+        for row in by_method.get(first, [])
+    )
     return [(row, other) for row, other in both if other is not None]
 
 
@@ -64,19 +67,37 @@ def compare_conditions(
 ) -> list[Comparison]:
     """Test every method with itself, by each metric; p-values are corrected by Holm over all comparisons.
 
-    `conditions` are how tables call a comparison, the first condition, and the second that it is tested against. A
-    condition names some of the values; answers that differ in others are averaged for each question.
+    `conditions` are how tables call a comparison, the first condition, and the second that it is
+    tested against. A condition names some of the values; answers that differ in others are averaged
+    for each question.
     """
     found = []
     for label, *two in conditions:
         for metric, some in by_metric(scored(rows)).items():
-            for name, own in grouped((row for row in some if row["condition"]), itemgetter("method")).items():
+            for name, own in grouped(
+                (row for row in some if row["condition"]), itemgetter("method")
+            ).items():
                 one, other = (
-                    grouped((row for row in own if wanted.items() <= row["condition"].items()), itemgetter("item"))
+                    grouped(
+                        (row for row in own if wanted.items() <= row["condition"].items()),
+                        itemgetter("item"),
+                    )
                     for wanted in two
                 )
-                if both := [pair for item in one if item in other for pair in product(one[item], other[item])]:
-                    found.append({"metric": metric, "method": name, **_compared(both, seed), "condition": label})
+                if both := [
+                    pair
+                    for item in one
+                    if item in other
+                    for pair in product(one[item], other[item])
+                ]:
+                    found.append(
+                        {
+                            "metric": metric,
+                            "method": name,
+                            **_compared(both, seed),
+                            "condition": label,
+                        }
+                    )
     correct(found)
     return found
 
@@ -90,8 +111,9 @@ def correct(comparisons: Sequence[Comparison]) -> None:
 def compare_methods(rows: Sequence[Row], *, seed: int, by: Sequence[str] = ()) -> list[Comparison]:
     """Test every method against vanilla under every condition, by each metric; questions without a key are left out.
 
-    Exact McNemar for multiple choice, a paired permutation test for F1 and where a question has several answers;
-    p-values corrected by Holm over all comparisons of the experiment. `by` is that of `cells`.
+    Exact McNemar for multiple choice, a paired permutation test for F1 and where a question has
+    several answers; p-values corrected by Holm over all comparisons of the experiment. `by` is that
+    of `cells`.
     """
     found = [{**head, **_compared(pairs, seed)} for head, pairs in _against_vanilla(rows, by)]
     correct(found)
@@ -101,22 +123,30 @@ def compare_methods(rows: Sequence[Row], *, seed: int, by: Sequence[str] = ()) -
 def compare_averages(rows: Sequence[Row], *, seed: int) -> list[Comparison]:
     """Test every method against vanilla in the mean over data sets, by each metric that several are scored by.
 
-    A permutation test that flips the signs of questions' differences, each weighted so that every data set counts
-    alike; the interval by bootstrap over the questions of each.
+    A permutation test that flips the signs of questions' differences, each weighted so that every
+    data set counts alike; the interval by bootstrap over the questions of each.
     """
-    names = {metric: {row["group"] for row in some} for metric, some in by_metric(scored(rows)).items()}
+    names = {
+        metric: {row["group"] for row in some} for metric, some in by_metric(scored(rows)).items()
+    }
     found = []
     for head, pairs in _against_vanilla(rows):
-        groups = [_differences(own) for own in grouped(pairs, lambda pair: pair[0]["group"]).values()]
+        groups = [
+            _differences(own) for own in grouped(pairs, lambda pair: pair[0]["group"]).values()
+        ]
         if len(groups) == len(names[head["metric"]]) > 1:
             every = [difference for group in groups for difference in group]
-            p = permutation_test([difference / len(group) for group in groups for difference in group], seed=seed)
+            p = permutation_test(
+                [difference / len(group) for group in groups for difference in group], seed=seed
+            )
             tested = _tested(every, bootstrap(*groups, seed=seed), p)
             found.append({**head, **tested, "difference": fmean(map(fmean, groups))})
     return found
 
 
-def _against_vanilla(rows: Sequence[Row], by: Sequence[str] = ()) -> Iterator[tuple[Comparison, Pairs]]:
+def _against_vanilla(
+    rows: Sequence[Row], by: Sequence[str] = ()
+) -> Iterator[tuple[Comparison, Pairs]]:
     """Yield each metric, method and condition with its pairs of scored rows, vanilla's second, condition by condition.
 
     Resampling depends on the order of pairs.
@@ -132,17 +162,22 @@ def _against_vanilla(rows: Sequence[Row], by: Sequence[str] = ()) -> Iterator[tu
 
 def _differences(pairs: Pairs) -> list[float]:
     """Return for each question the first's score less the second's; the mean where it has several pairs."""
-    return question_means((one["item"], float(one["score"]) - float(other["score"])) for one, other in pairs)
+    return question_means(
+        (one["item"], float(one["score"]) - float(other["score"])) for one, other in pairs
+    )
 
 
 def _compared(pairs: Pairs, seed: int) -> Comparison:
     """Test the first against the second of scored rows on the same questions, all by the same metric.
 
-    By a permutation test over the questions where each has several pairs, whose differences are then averaged.
+    By a permutation test over the questions where each has several pairs, whose differences are
+    then averaged.
     """
     differences = _differences(pairs)
     if len(differences) < len(pairs) or pairs[0][0]["metric"] != "accuracy":
-        return _tested(differences, bootstrap(differences, seed=seed), permutation_test(differences, seed=seed))
+        return _tested(
+            differences, bootstrap(differences, seed=seed), permutation_test(differences, seed=seed)
+        )
     win, _, lose = tally(differences).values()
     exact = {"test": MCNEMAR, "mid_p": mcnemar_mid_p(win, lose)}
     return {**_tested(differences, tango(win, lose, len(pairs)), mcnemar_exact(win, lose)), **exact}
@@ -201,7 +236,8 @@ def _interval_note(tests: set[str]) -> str:
     note += ". Each interval is for its own difference, and not corrected for their number"
     if MCNEMAR in tests:
         note += (
-            ". The exact test is cautious: where an interval leaves out 0 and p is above 0.05, the mid-p goes with the "
+            ". The exact test is cautious: where an interval leaves out 0 and p is above 0.05, the "
+            "mid-p goes with the "
             "interval"
         )
     return note

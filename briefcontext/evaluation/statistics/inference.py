@@ -48,12 +48,14 @@ def wilson(successes: int, n: int, confidence: float = CONFIDENCE) -> Interval:
 def tango(win: int, lose: int, n: int, confidence: float = CONFIDENCE) -> Interval:
     """Return Tango's score interval for the difference of two paired shares, (win - lose) / n (Tango 1998).
 
-    `win` of `n` items are right by the first method alone, and `lose` by the second alone. Unlike a bootstrap of the
-    differences, which are -1, 0 and 1, it is no point where no item differs: from n ties it follows only that
-    differences are rare. It holds 0 exactly where McNemar's asymptotic test does not reject.
+    `win` of `n` items are right by the first method alone, and `lose` by the second alone. Unlike a
+    bootstrap of the differences, which are -1, 0 and 1, it is no point where no item differs: from
+    n ties it follows only that differences are rare. It holds 0 exactly where McNemar's asymptotic
+    test does not reject.
 
-    Source: T. Tango, Equivalence test and confidence interval for the difference in proportions for the paired-sample
-    design, Statistics in Medicine 17, 1998, 891-908. statsmodels 0.15 has no interval for paired shares.
+    Source: T. Tango, Equivalence test and confidence interval for the difference in proportions for
+    the paired-sample design, Statistics in Medicine 17, 1998, 891-908. statsmodels 0.15 has no
+    interval for paired shares.
     """
     return Interval(_lower(win, lose, n, confidence), -_lower(lose, win, n, confidence))
 
@@ -67,7 +69,8 @@ def _lower(win: int, lose: int, n: int, confidence: float) -> float:
 
     def score(difference: float) -> float:
         """Return the statistic's numerator squared less `squared` times its variance."""
-        # The share that only the second has right, at its likeliest given the difference: the root of a quadratic.
+        # The share that only the second has right, at its likeliest given the difference: the root
+        # of a quadratic.
         b = (2 * n - win + lose) * difference - win - lose
         c = -lose * difference * (1 - difference)
         second = (math.sqrt(max(0.0, b * b - 8 * n * c)) - b) / (4 * n)
@@ -80,9 +83,9 @@ def _lower(win: int, lose: int, n: int, confidence: float) -> float:
 def bootstrap(*groups: Numbers, resamples: int = RESAMPLES, seed: int = 0) -> Bounds:
     """Return a 95% percentile bootstrap interval for a mean, or for the average of groups' means (Efron 1979).
 
-    Each group `(n,)` is resampled by itself and counts the same, whatever its size. For two methods on the same items,
-    give the items' differences. None where all of each group's samples are equal, or a group has a single one, and
-    resampling cannot tell.
+    Each group `(n,)` is resampled by itself and counts the same, whatever its size. For two methods
+    on the same items, give the items' differences. None where all of each group's samples are
+    equal, or a group has a single one, and resampling cannot tell.
     """
     if any(len(values) == 1 for values in groups) or all(np.ptp(values) == 0 for values in groups):
         return None, None
@@ -96,7 +99,8 @@ def bootstrap(*groups: Numbers, resamples: int = RESAMPLES, seed: int = 0) -> Bo
 def auc(positive: Numbers, negative: Numbers, *, seed: int = 0) -> Interval:
     """Return a 95% percentile interval for the area under the ROC curve, both groups' scores resampled.
 
-    Equal scores count half (Mann and Whitney 1947). From fewer than two scores of a group, nothing is known: 0 to 1.
+    Equal scores count half (Mann and Whitney 1947). From fewer than two scores of a group, nothing
+    is known: 0 to 1.
     """
     if min(len(positive), len(negative)) < 2:
         return Interval(0.0, 1.0)
@@ -116,19 +120,23 @@ def spread(scores: Positions) -> float:
 def bootstrap_spread(scores: Positions, *, resamples: int = RESAMPLES, seed: int = 0) -> Bounds:
     """Return a 95% bootstrap interval for `spread`, the items resampled together at all positions.
 
-    A largest difference is never negative, and resampling moves it upward, so that a percentile interval would not
-    hold 0 even where all positions are alike. The interval is therefore `spread` plus and minus the quantile of the
-    largest difference between the positions' sampling errors: no spread can be further from the true one than that
-    (the idea of Tukey's range test). It is cut at 0, and holds the true spread about as often as it says, or more
-    often, and with a dozen items a little less; where 0 is in it, the positions may be alike. None where no position's
-    scores differ, and resampling cannot tell.
+    A largest difference is never negative, and resampling moves it upward, so that a percentile
+    interval would not hold 0 even where all positions are alike. The interval is therefore `spread`
+    plus and minus the quantile of the largest difference between the positions' sampling errors: no
+    spread can be further from the true one than that (the idea of Tukey's range test). It is cut at
+    0, and holds the true spread about as often as it says, or more often, and with a dozen items a
+    little less; where 0 is in it, the positions may be alike. None where no position's scores
+    differ, and resampling cannot tell.
     """
     if np.all(np.ptp(scores, axis=1) == 0):
         return None, None
     means = np.mean(scores, axis=1)
 
     def largest_error(*resampled: Floats, axis: int) -> Any:
-        errors = [np.mean(position, axis=axis) - mean for position, mean in zip(resampled, means, strict=True)]
+        errors = [
+            np.mean(position, axis=axis) - mean
+            for position, mean in zip(resampled, means, strict=True)
+        ]
         return np.ptp(errors, axis=0)
 
     _, reach = _percentiles(scores, largest_error, resamples, seed, paired=True, alternative="less")
@@ -139,7 +147,8 @@ def bootstrap_spread(scores: Positions, *, resamples: int = RESAMPLES, seed: int
 def spread_test(scores: Positions, *, resamples: int = RESAMPLES, seed: int = 0) -> float:
     """Return how often a spread as large would come by chance if an item's scores did not depend on the position.
 
-    A Monte Carlo permutation test: the positions of each item's scores, `(positions, items)`, are shuffled.
+    A Monte Carlo permutation test: the positions of each item's scores, `(positions, items)`, are
+    shuffled.
     """
     values, rng, reached = np.asarray(scores), np.random.default_rng(seed), 0
     batch = max(1, _BATCH // values.size)
@@ -158,7 +167,8 @@ def mcnemar_exact(only_a: int, only_b: int) -> float:
 def mcnemar_mid_p(only_a: int, only_b: int) -> float:
     """Return McNemar's mid-p, in which the observed split counts half in each tail (Fagerland et al. 2013).
 
-    The exact test rejects less often than it says, above all with few items that differ; this one hardly ever more.
+    The exact test rejects less often than it says, above all with few items that differ; this one
+    hardly ever more.
     """
     if not only_a + only_b:
         return 1.0
@@ -169,7 +179,8 @@ def mcnemar_mid_p(only_a: int, only_b: int) -> float:
 def permutation_test(differences: Numbers, *, resamples: int = RESAMPLES, seed: int = 0) -> float:
     """Return the two-sided p for a mean of paired differences of 0, by flipping their signs (Fisher 1935).
 
-    Exact where all 2^n flips are no more than `resamples`; else by chance, the observed one counted among them.
+    Exact where all 2^n flips are no more than `resamples`; else by chance, the observed one counted
+    among them.
     """
     values = np.asarray(differences)
     values = values[values != 0]  # a flip does not change a zero
@@ -192,7 +203,9 @@ def holm(p_values: Sequence[float]) -> list[float]:
     order, m = np.argsort(p_values), len(p_values)
     adjusted = np.empty(m)
     # Not by statsmodels, which has all of Python's garbage collected at each call.
-    adjusted[order] = np.minimum(np.maximum.accumulate(np.take(p_values, order) * np.arange(m, 0, -1)), 1)
+    adjusted[order] = np.minimum(
+        np.maximum.accumulate(np.take(p_values, order) * np.arange(m, 0, -1)), 1
+    )
     return [float(p) for p in adjusted]
 
 

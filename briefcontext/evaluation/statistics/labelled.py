@@ -139,21 +139,24 @@ def label_questions(
 ) -> dict[int, LabelledQuestions]:
     """Retrieve each question's documents, as `ask` does, and label it, at every k.
 
-    The documents are retrieved once, at the greatest k, and cut for the others; retracted ones are left out.
-    `progress` is called with how many more questions are done.
+    The documents are retrieved once, at the greatest k, and cut for the others; retracted ones are
+    left out. `progress` is called with how many more questions are done.
 
     Raises:
         InputError: there is no question with gold ids, or the knowledge base holds none of them.
     """
     asked = [item for item in items if item.gold_ids]
     if not asked:
-        raise InputError("No question has gold_ids, which say where its answer stands: add them to the rows.")
+        raise InputError(
+            "No question has gold_ids, which say where its answer stands: add them to the rows."
+        )
     held = _held(base, {id for item in asked for id in item.gold_ids})
     missing = sorted({id for item in asked for id in item.gold_ids} - set(held))
     if not held:
         raise InputError(
             f"The knowledge base {base.path} holds none of the questions' gold ids ({len(missing):,}), such as "
-            f"{missing[0]!r}: gold_ids are ids of its passages or of their sources (see `briefcontext kb search`)."
+            f"{missing[0]!r}: gold_ids are ids of its passages or of their sources (see "
+            f"`briefcontext kb search`)."
         )
     statistics = base.term_statistics
     found: dict[int, list[Labelled]] = {k: [] for k in ks}
@@ -164,12 +167,17 @@ def label_questions(
         if not documents:
             left_out.append(item.id)
             continue
-        rank, has_gold = gold_rank(documents, item.gold_ids), any(id in held for id in item.gold_ids)
+        rank, has_gold = (
+            gold_rank(documents, item.gold_ids),
+            any(id in held for id in item.gold_ids),
+        )
         titles = {_words(held[id]) for id in item.gold_ids if id in held}
         is_title = TITLED in item.group.lower() or _words(item.question) in titles
         for k in ks:
             rankings = TwoRankings.of(item.question, documents[:k], statistics)
-            found[k].append(Labelled(item, rankings, rank if rank and rank <= k else None, has_gold, is_title))
+            found[k].append(
+                Labelled(item, rankings, rank if rank and rank <= k else None, has_gold, is_title)
+            )
     return {k: LabelledQuestions(questions, k, missing, left_out) for k, questions in found.items()}
 
 
@@ -187,7 +195,9 @@ def _words(text: str) -> str:
     return " ".join(re.findall(r"\w+", text.lower()))
 
 
-def _retrieved(base: KnowledgeBase, items: Sequence[Item], k: int) -> Iterator[tuple[Item, list[Document]]]:
+def _retrieved(
+    base: KnowledgeBase, items: Sequence[Item], k: int
+) -> Iterator[tuple[Item, list[Document]]]:
     settings = Settings(top_k=k)
     for start in range(0, len(items), _ENCODED_AT_ONCE):
         some = items[start : start + _ENCODED_AT_ONCE]
@@ -206,14 +216,18 @@ def count_decisions(
 ) -> dict[str, Any]:
     """Compare the labels of questions with which of them a check sends to the map; positive means misplaced, and sent.
 
-    Returns `tp`, `fp`, `fn`, `tn`; `precision`, `recall`, `specificity`, `f1` and `skip_share`, the share of the
-    questions that skip the map; and Wilson's 95% intervals of the first three, such as `recall_interval`. A share is
-    None where there is nothing to divide by, and so is its interval.
+    Returns `tp`, `fp`, `fn`, `tn`; `precision`, `recall`, `specificity`, `f1` and `skip_share`, the
+    share of the questions that skip the map; and Wilson's 95% intervals of the first three, such as
+    `recall_interval`. A share is None where there is nothing to divide by, and so is its interval.
     """
     truth, sent = np.asarray(misplaced, dtype=bool), np.asarray(mapped, dtype=bool)
-    tp, fp, fn, tn = (int(some.sum()) for some in (truth & sent, ~truth & sent, truth & ~sent, ~truth & ~sent))
+    tp, fp, fn, tn = (
+        int(some.sum()) for some in (truth & sent, ~truth & sent, truth & ~sent, ~truth & ~sent)
+    )
     parts = {"precision": (tp, tp + fp), "recall": (tp, tp + fn), "specificity": (tn, tn + fp)}
     every = {**parts, "f1": (2 * tp, 2 * tp + fp + fn), "skip_share": (tn + fn, len(truth))}
     shares = {name: part / whole if whole else None for name, (part, whole) in every.items()}
-    intervals = {f"{name}_interval": wilson(*part) if part[1] else None for name, part in parts.items()}
+    intervals = {
+        f"{name}_interval": wilson(*part) if part[1] else None for name, part in parts.items()
+    }
     return {"tp": tp, "fp": fp, "fn": fn, "tn": tn, **shares, **intervals}

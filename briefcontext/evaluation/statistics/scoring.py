@@ -28,8 +28,8 @@ def normalise_answer(text: str) -> str:
 def score_answer(output: str, answers: Iterable[str]) -> AnswerScore:
     """Score `output` against the best of the accepted `answers` (Zhang et al. 2024, `qa_f1_score`).
 
-    Without an accepted answer, and where the normalised output or answer is empty, both are 0: nothing was
-    shown to be right.
+    Without an accepted answer, and where the normalised output or answer is empty, both are 0:
+    nothing was shown to be right.
     """
     output = normalise_answer(output)
     exact, best = 0.0, 0.0
@@ -45,15 +45,18 @@ _CHOICE_LABEL = re.compile(r"\b(?:choice|answer)\b[^\w\n]*:", re.IGNORECASE)
 def mirage_choice(reply: str, options: Mapping[str, str], settled: str | None) -> str:
     """Return the letter that MIRAGE's scoring takes a reply for (Xiong et al. 2024): there is always one.
 
-    What the reply settles on, where it does; else the first option letter that stands by itself, behind the last
-    "Choice:" or "Answer:" if there is one, and A where there is none. An article ("A trial …") and words such as
-    "B cells" are no letters.
+    What the reply settles on, where it does; else the first option letter that stands by itself,
+    behind the last "Choice:" or "Answer:" if there is one, and A where there is none. An article
+    ("A trial …") and words such as "B cells" are no letters.
     """
     if settled is not None:
         return settled
     labels = list(_CHOICE_LABEL.finditer(reply))
     letters = "|".join(map(re.escape, options))
-    found = re.search(rf"\b(?:{letters})\b(?!\s+(?!or\b|and\b)[a-z])", reply[labels[-1].end() :] if labels else reply)
+    found = re.search(
+        rf"\b(?:{letters})\b(?!\s+(?!or\b|and\b)[a-z])",
+        reply[labels[-1].end() :] if labels else reply,
+    )
     return found[0] if found else "A"
 
 

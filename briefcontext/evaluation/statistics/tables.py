@@ -27,7 +27,12 @@ class Table:
     @classmethod
     def of(cls, title: str, records: Iterable[Record], columns: Columns, note: str = "") -> Self:
         """Make a row of each record."""
-        return cls(title, list(columns), [[str(show(one)) for show in columns.values()] for one in records], note)
+        return cls(
+            title,
+            list(columns),
+            [[str(show(one)) for show in columns.values()] for one in records],
+            note,
+        )
 
     def markdown(self) -> str:
         """Return the table as Markdown, with its title and note."""
@@ -46,8 +51,13 @@ def title_of(method: str) -> str:
 
 METHOD: Columns = {"Method": lambda one: title_of(one["method"])}
 N: Columns = {"n": itemgetter("n")}
-WIN_TIE_LOSE: Columns = {"Win / tie / lose": lambda one: f"{one['win']} / {one['tie']} / {one['lose']}"}
-P_VALUES: Columns = {"p": lambda one: p_value(one["p"]), "p (Holm)": lambda one: p_value(one["p_holm"])}
+WIN_TIE_LOSE: Columns = {
+    "Win / tie / lose": lambda one: f"{one['win']} / {one['tie']} / {one['lose']}"
+}
+P_VALUES: Columns = {
+    "p": lambda one: p_value(one["p"]),
+    "p (Holm)": lambda one: p_value(one["p_holm"]),
+}
 
 
 def under(*names: str) -> Columns:
@@ -85,7 +95,9 @@ def p_value(value: float | None) -> str:
     return "–" if value is None else "< 0.001" if value < 0.001 else f"{value:.3f}"
 
 
-def with_interval(value: float | None, low: float | None, high: float | None, form: str = ".1f") -> str:
+def with_interval(
+    value: float | None, low: float | None, high: float | None, form: str = ".1f"
+) -> str:
     """Write a share in per cent with its interval, if there is one."""
     bounds = "–" if low is None or high is None else f"{100 * low:{form}}, {100 * high:{form}}"
     return "–" if value is None else f"{100 * value:{form}} [{bounds}]"
@@ -102,7 +114,10 @@ Key = TypeVar("Key")
 
 SCORE_NAMES = {"accuracy": "Accuracy", "f1": "F1", "none": "Answers without a key"}
 """What tables and figures call a metric. Means are never taken over two of them."""
-_BESIDE = {"accuracy": ("MIRAGE", "mirage", "mirage_score"), "f1": ("Exact match", "exact_match", "exact_match")}
+_BESIDE = {
+    "accuracy": ("MIRAGE", "mirage", "mirage_score"),
+    "f1": ("Exact match", "exact_match", "exact_match"),
+}
 """What stands beside a metric: its column, and its name in cells and in rows."""
 
 
@@ -146,7 +161,9 @@ def by_method(rows: Sequence[Row], by: Sequence[str] = ()) -> Iterator[tuple[Cel
     `by` are the condition values to keep apart; none means all.
     """
     for metric, some in by_metric(rows).items():
-        for (method, condition), own in grouped(some, lambda row: (row["method"], condition_of(row, by))).items():
+        for (method, condition), own in grouped(
+            some, lambda row: (row["method"], condition_of(row, by))
+        ).items():
             yield {"metric": metric, "method": method, "condition": dict(condition)}, own
 
 
@@ -165,7 +182,8 @@ def question_means(values: Iterable[tuple[str, float]]) -> list[float]:
 def cells(rows: Sequence[Row], *, seed: int, by: Sequence[str] = ()) -> list[Cell]:
     """Return one cell for each metric, method and condition: see `by_method`.
 
-    Answers that differ in other values of the condition are averaged for each question, as are those of repeats.
+    Answers that differ in other values of the condition are averaged for each question, as are
+    those of repeats.
     """
     return [_cell(head, own, seed) for head, own in by_method(rows, by)]
 
@@ -176,14 +194,19 @@ def _cell(head: Cell, rows: Sequence[Row], seed: int) -> Cell:
         **head,
         "n": len({row["item"] for row in good}),
         "failed": len(rows) - len(good),
-        **{outcome: sum(row["outcome"] == outcome for row in good) for outcome in ("unparsed", "abstained")},
+        **{
+            outcome: sum(row["outcome"] == outcome for row in good)
+            for outcome in ("unparsed", "abstained")
+        },
         **{signal: sum(bool(row.get(signal)) for row in good) for signal in _SIGNALS},
     }
     if good:
         if metric != "none":
             scores = question_means((row["item"], float(row["score"])) for row in good)
             shares = len(scores) == len(good) and metric == "accuracy"
-            low, high = wilson(round(sum(scores)), len(scores)) if shares else bootstrap(scores, seed=seed)
+            low, high = (
+                wilson(round(sum(scores)), len(scores)) if shares else bootstrap(scores, seed=seed)
+            )
             cell.update(score=fmean(scores), low=low, high=high)
             _, name, own = _BESIDE[metric]
             cell[name] = fmean(question_means((row["item"], float(row[own])) for row in good))
@@ -202,15 +225,22 @@ def repeat_rows(rows: Sequence[Row]) -> list[dict[str, Any]]:
     each = [
         {**row, "condition": dict(condition)}
         for row in scored(rows)
-        for condition in dict.fromkeys((condition_of(row), tuple(v for v in condition_of(row) if v[0] != "position")))
+        for condition in dict.fromkeys(
+            (condition_of(row), tuple(v for v in condition_of(row) if v[0] != "position"))
+        )
     ]
     found = []
     for head, some in by_method(each):
         by_repeat = grouped(some, lambda row: row.get("repeat", 0)).values()
-        means = [fmean(question_means((row["item"], float(row["score"])) for row in own)) for own in by_repeat]
+        means = [
+            fmean(question_means((row["item"], float(row["score"])) for row in own))
+            for own in by_repeat
+        ]
         if len(means) > 1:
             n = len({row["item"] for row in some})
-            found.append({**head, "n": n, "repeats": len(means), "mean": fmean(means), "sd": stdev(means)})
+            found.append(
+                {**head, "n": n, "repeats": len(means), "mean": fmean(means), "sd": stdev(means)}
+            )
     return found
 
 
@@ -223,14 +253,18 @@ REPEATS: Columns = {
     "SD": percent_of("sd"),
 }
 REPEATS_NOTE = (
-    "In per cent: the mean over the repeats, each sampled afresh, and the standard deviation between them. It "
+    "In per cent: the mean over the repeats, each sampled afresh, and the standard deviation "
+    "between them. It "
     "tells how much the model's sampling matters, and nothing of how much the choice of questions does."
 )
 
 
 def cells_tables(what: str, found: Sequence[Cell]) -> list[Table]:
     """Make a table for each metric of cells: "Accuracy by position", "F1 by position"."""
-    return [cells_table(f"{SCORE_NAMES[metric]} {what}", some) for metric, some in by_metric(found).items()]
+    return [
+        cells_table(f"{SCORE_NAMES[metric]} {what}", some)
+        for metric, some in by_metric(found).items()
+    ]
 
 
 _SIGNALS = {
@@ -241,7 +275,8 @@ _SIGNALS = {
 """What is shown where it occurs, and what it means."""
 _NOTES = {
     "accuracy": "In per cent, with Wilson's intervals, and by bootstrap over questions that have several answers each. "
-    "Strict: an answer that settles on no option (unparsed, abstained) is part of n and counts as wrong. MIRAGE: "
+    "Strict: an answer that settles on no option (unparsed, abstained) is part of n and counts as "
+    "wrong. MIRAGE: "
     "the same answers scored as that benchmark does it, and with it the papers' baselines: of several letters the "
     "first, and A where there is none. ",
     "f1": "In per cent; intervals by bootstrap, and none (–) where all scores are alike and resampling cannot tell. "
@@ -259,7 +294,11 @@ def cells_table(title: str, found: Sequence[Cell]) -> Table:
         **METHOD,
         **under(*(name for cell in found for name in cell["condition"])),
         **N,
-        **({f"{SCORE_NAMES[metric]} [95% CI]": interval_of("score"), head: percent_of(name)} if head else {}),
+        **(
+            {f"{SCORE_NAMES[metric]} [95% CI]": interval_of("score"), head: percent_of(name)}
+            if head
+            else {}
+        ),
         **{
             name.capitalize().replace("_", " "): itemgetter(name)
             for name in ("unparsed", "abstained", "failed", *signals)
@@ -272,7 +311,8 @@ def cells_table(title: str, found: Sequence[Cell]) -> Table:
         title,
         found,
         columns,
-        f"{_NOTES[metric]}Unparsed, abstained and failed count answers, of which a question may have several; failed "
+        f"{_NOTES[metric]}Unparsed, abstained and failed count answers, of which a question may "
+        f"have several; failed "
         f"ones are part of no mean. {''.join(_SIGNALS[signal] for signal in signals)}"
         "Calls and tokens are means for one answer, as the method alone would need them.",
     )

@@ -16,7 +16,14 @@ from briefcontext.knowledge.build.files import keep_ids, path_of, refuse_clashes
 from briefcontext.knowledge.build.pipeline import Pipeline, Progress, ray_workers
 from briefcontext.knowledge.knowledge_base import DEMO, KnowledgeBase
 from briefcontext.knowledge.sources.files import open_sources
-from briefcontext.knowledge.sources.source import Deletion, Entry, EntrySource, Reject, Source, VectorDocument
+from briefcontext.knowledge.sources.source import (
+    Deletion,
+    Entry,
+    EntrySource,
+    Reject,
+    Source,
+    VectorDocument,
+)
 from briefcontext.knowledge.store.manifest import (
     DRAFT_FILE,
     LOCK_FILE,
@@ -82,26 +89,29 @@ def build_knowledge_base(
     continues when it is called again: the source that it stopped in is read from its start, and
     the records that were written are found unchanged.
 
-    A base that is updated stays in use: until the build is complete, questions are answered from its old state, and
-    from then on from the new one. That holds also when the build is stopped.
+    A base that is updated stays in use: until the build is complete, questions are answered from
+    its old state, and from then on from the new one. That holds also when the build is stopped.
 
     Args:
         sources: Files, folders and globs; or sources; or entries (documents, deletions), which are
             one source without a fingerprint. A document without an id gets one from its `source`
             and its text.
-        path: the folder of the base, created where it is missing; or a URL in an object store: `s3://bucket/name`.
-        encoder: makes the vectors; or its name (see `load_encoder`). By default the base's own, and for a new
+        path: the folder of the base, created where it is missing; or a URL in an object store:
+            `s3://bucket/name`. encoder: makes the vectors; or its name (see `load_encoder`). By
+            default the base's own, and for a new
             one `e5`. A base that exists needs the one it was built with.
-        chunk_tokens: cut documents into chunks of about this many tokens; None: as the base has it, and for a new one
+        chunk_tokens: cut documents into chunks of about this many tokens; None: as the base has it,
+            and for a new one
             whole texts into chunks of 128, and abstracts and passages not at all.
-        on: `ray`: encode and write on a Ray cluster, whose workers load the encoder by its name; None: in this process.
-        progress: called after each batch.
+        on: `ray`: encode and write on a Ray cluster, whose workers load the encoder by its name;
+            None: in this process. progress: called after each batch.
 
     Raises:
         InputError: the chunk size is less than 1, there is no such encoder, or a source is none.
-        KnowledgeBaseError: the base is the bundled one; the folder holds something else, or a base of another encoder,
-            chunk size; another process builds in it; a source cannot be read, or
-            brings vectors of another encoder, or is another file than the one that its document came from.
+            KnowledgeBaseError: the base is the bundled one; the folder holds something else, or a
+            base of another encoder,
+            chunk size; another process builds in it; a source cannot be read, or brings vectors of
+            another encoder, or is another file than the one that its document came from.
     """
     from briefcontext.knowledge.encoders import load_encoder
 
@@ -122,12 +132,15 @@ def place_to_build(path: str | os.PathLike[str]) -> Place:
     """Return the place of a base that may be written. Raises KnowledgeBaseError for the bundled one."""
     if path == DEMO:
         raise KnowledgeBaseError(
-            f"{DEMO} names the bundled knowledge base, which stays as it is: name another folder, or ./{DEMO}."
+            f"{DEMO} names the bundled knowledge base, which stays as it is: name another folder, "
+            f"or ./{DEMO}."
         )
     return open_place(path)
 
 
-def check_build(place: Place, sources: Iterable[Source], encoder: str, *, chunk_tokens: int | None) -> None:
+def check_build(
+    place: Place, sources: Iterable[Source], encoder: str, *, chunk_tokens: int | None
+) -> None:
     """Refuse what a build with an encoder of that name would refuse, before it is loaded."""
     if chunk_tokens is not None and chunk_tokens < 1:
         raise InputError(f"chunk_tokens is {chunk_tokens}, and a chunk has at least 1 token.")
@@ -135,10 +148,12 @@ def check_build(place: Place, sources: Iterable[Source], encoder: str, *, chunk_
         manifest.check(encoder, chunk_tokens=chunk_tokens)
     elif others := place.names() - {LOCK_FILE, f"{DRAFT_FILE}.partial"}:
         raise KnowledgeBaseError(
-            f"{place} is not empty and is no knowledge base (it holds {min(others)!r}): name another folder."
+            f"{place} is not empty and is no knowledge base (it holds {min(others)!r}): name "
+            f"another folder."
         )
     for source in sources:
-        # Vectors of another encoder may have the right length, and their similarities would mean nothing.
+        # Vectors of another encoder may have the right length, and their similarities would mean
+        # nothing.
         if (needed := getattr(source, "encoder", None)) not in (None, encoder.partition(":")[0]):
             raise KnowledgeBaseError(
                 f"{source.name} holds vectors of the encoder {needed!r}, and the knowledge base's encoder is "
@@ -203,13 +218,19 @@ def _build(
 
 def _numbers(manifest: Manifest, sources: Iterable[Source]) -> list[int]:
     """Return the numbers of sources in the manifest; content that was not read before gets a new one."""
-    known = {entry.fingerprint: number for number, entry in enumerate(manifest.sources) if entry.fingerprint}
+    known = {
+        entry.fingerprint: number
+        for number, entry in enumerate(manifest.sources)
+        if entry.fingerprint
+    }
     numbers = []
     for source in sources:
         number, path = known.get(source.fingerprint), path_of(source)
         if number is None:
             number, note = len(manifest.sources), getattr(source, "note", "")
-            entry = IndexedSource(name=source.name, fingerprint=source.fingerprint, note=note, path=path)
+            entry = IndexedSource(
+                name=source.name, fingerprint=source.fingerprint, note=note, path=path
+            )
             manifest.sources.append(entry)
             if source.fingerprint:
                 known[source.fingerprint] = number
@@ -235,7 +256,8 @@ def remove_records(
     the sources `reread`, are read again.
 
     Raises:
-        KnowledgeBaseError: there is no base, it is the bundled one, a build of it is not complete, or an id is not
+        KnowledgeBaseError: there is no base, it is the bundled one, a build of it is not complete,
+            or an id is not
             held. Nothing is deleted then.
     """
     place = place_to_build(path)
@@ -244,9 +266,12 @@ def remove_records(
     with place.lock():
         if (manifest := Manifest.published(place)) is None or Manifest.draft(place) is not None:
             raise KnowledgeBaseError(
-                f"An update of {place} is not complete: run its index command again to finish it, and remove then."
+                f"An update of {place} is not complete: run its index command again to finish it, "
+                f"and remove then."
             )
-        held = manifest.table(RECORDS).find(["source_id", "source"], "source_id", source_ids, "NOT deleted")
+        held = manifest.table(RECORDS).find(
+            ["source_id", "source"], "source_id", source_ids, "NOT deleted"
+        )
         ids = held["source_id"].to_pylist()
         if missing := [id for id in dict.fromkeys(source_ids) if id not in ids]:
             raise KnowledgeBaseError(
@@ -261,7 +286,10 @@ def remove_records(
             if number in set(held["source"].to_pylist()) or entry.fingerprint in fingerprints
         )
         removal = IndexedSource(
-            name="kb remove", fingerprint="", finished=True, counts=Counts(read=len(ids), deleted=len(ids))
+            name="kb remove",
+            fingerprint="",
+            finished=True,
+            counts=Counts(read=len(ids), deleted=len(ids)),
         )
         manifest.sources.append(removal)
         draft.publish()

@@ -9,7 +9,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Union
 from briefcontext.errors import KnowledgeBaseError, needing
 from briefcontext.knowledge.store.manifest import PASSAGES, RECORDS, TERMS, Counts, Manifest
 from briefcontext.knowledge.store.passages import NewPassage, passage_rows, passage_schema, terms_of
-from briefcontext.knowledge.store.table import Table, bring_up_to_date, check, index_columns, indexed
+from briefcontext.knowledge.store.table import (
+    Table,
+    bring_up_to_date,
+    check,
+    index_columns,
+    indexed,
+)
 
 with needing("offline", "A knowledge base needs the packages pylance and pyarrow"):
     import pyarrow as pa
@@ -133,7 +139,11 @@ class Draft:
     def __init__(self, manifest: Manifest) -> None:
         """Continue from a state, or begin a new base."""
         self.manifest = manifest
-        schemas = {PASSAGES: passage_schema(manifest.encoder.dimension), RECORDS: _RECORDS, TERMS: _TERMS}
+        schemas = {
+            PASSAGES: passage_schema(manifest.encoder.dimension),
+            RECORDS: _RECORDS,
+            TERMS: _TERMS,
+        }
         self._tables = {
             name: Table.create(manifest.place.table(name), schema)
             if manifest.versions is None
@@ -142,7 +152,9 @@ class Draft:
         }
         self.passages, self.records, self._terms = self._tables.values()
         self._unindexed = len(self.records) - indexed(self.records).get("source_id", 0)
-        self._rejects = [json.loads(line) for line in (manifest.place.read(REJECTS_FILE) or b"").splitlines()]
+        self._rejects = [
+            json.loads(line) for line in (manifest.place.read(REJECTS_FILE) or b"").splitlines()
+        ]
         self._numbers: dict[str, list[int]] = {}
         """The entries of a file, or of another name."""
         for number, entry in enumerate(manifest.sources):
@@ -241,11 +253,15 @@ class Draft:
     def publish(self) -> None:
         """Bring all indexes up to date, let readers see this state, and delete earlier ones."""
         manifest = self.manifest
-        manifest.trained = bring_up_to_date(self.passages, manifest.encoder.metric, manifest.trained)
+        manifest.trained = bring_up_to_date(
+            self.passages, manifest.encoder.metric, manifest.trained
+        )
         if self._unindexed > UNINDEXED_RECORDS // 10:
             index_columns(self.records, ("source_id",))
         terms = self._terms.read(_TERMS.names).group_by("term").aggregate([("passages", "sum")])
-        self._terms.overwrite(terms.rename_columns(_TERMS.names).filter(pa.compute.field("passages") > 0))
+        self._terms.overwrite(
+            terms.rename_columns(_TERMS.names).filter(pa.compute.field("passages") > 0)
+        )
         index_columns(self._terms, ("term",))
         for number, entry in enumerate(manifest.sources):
             if entry.note and not self.records.count(f"source = {number} AND NOT deleted"):
@@ -254,7 +270,9 @@ class Draft:
         manifest.retracted = self.passages.count("retracted")
         manifest.texts = self.passages.count("length > 0")
         lengths = self.passages.pages(["length"])
-        manifest.terms = sum(int(page["length"].to_numpy(zero_copy_only=False).sum()) for page in lengths)
+        manifest.terms = sum(
+            int(page["length"].to_numpy(zero_copy_only=False).sum()) for page in lengths
+        )
         self._save()
         manifest.publish()
         for table in self._tables.values():

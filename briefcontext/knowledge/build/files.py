@@ -17,7 +17,11 @@ def path_of(source: object) -> str | None:
 
 def keep_ids(records: Table, listed: Sequence[IndexedSource], sources: Iterable[object]) -> None:
     """Have the documents of files that are in the base keep their ids, whichever folder is given this time."""
-    files = {path_of(source): source for source in sources if isinstance(source, FileSource) and source.document_id}
+    files = {
+        path_of(source): source
+        for source in sources
+        if isinstance(source, FileSource) and source.document_id
+    }
     numbers = [number for number, entry in enumerate(listed) if entry.path in files]
     ids = dict[FileSource, set[str]]()
     for row in records.find(["source_id", "source"], "source", numbers, "NOT deleted").to_pylist():
@@ -29,7 +33,9 @@ def keep_ids(records: Table, listed: Sequence[IndexedSource], sources: Iterable[
             source.keep_id(min(held))
 
 
-def refuse_clashes(records: Table, listed: Sequence[IndexedSource], sources: Iterable[object]) -> None:
+def refuse_clashes(
+    records: Table, listed: Sequence[IndexedSource], sources: Iterable[object]
+) -> None:
     """Raise KnowledgeBaseError if a file would replace the document of another file that still exists."""
     given: dict[str, FileSource] = {}
     for source in sources:
@@ -39,7 +45,11 @@ def refuse_clashes(records: Table, listed: Sequence[IndexedSource], sources: Ite
                 raise KnowledgeBaseError(_clash(source, str(other.path)))
     for row in records.find(["source_id", "source"], "source_id", given, "NOT deleted").to_pylist():
         source, owner = given[row["source_id"]], listed[row["source"]]
-        if owner.path is None or owner.fingerprint == source.fingerprint or not Path(owner.path).is_file():
+        if (
+            owner.path is None
+            or owner.fingerprint == source.fingerprint
+            or not Path(owner.path).is_file()
+        ):
             continue
         if not Path(owner.path).samefile(source.path):
             raise KnowledgeBaseError(_clash(source, owner.path))
@@ -49,13 +59,17 @@ def _clash(source: FileSource, held: str) -> str:
     depth = len(PurePosixPath(source.document_id or "").parts)
     folders = source.path.resolve().parents
     return (
-        f"{source.name} would replace {held}: both are document {source.document_id!r}. Give the folder above it, "
-        f"{folders[min(depth, len(folders)) - 1]}, so that its document gets a longer name. To replace the other "
+        f"{source.name} would replace {held}: both are document {source.document_id!r}. Give the "
+        f"folder above it, "
+        f"{folders[min(depth, len(folders)) - 1]}, so that its document gets a longer name. To "
+        f"replace the other "
         "file, remove it first."
     )
 
 
-def gone_records(path: str | os.PathLike[str], given: Iterable[str | Path], sources: Iterable[object]) -> list[str]:
+def gone_records(
+    path: str | os.PathLike[str], given: Iterable[str | Path], sources: Iterable[object]
+) -> list[str]:
     """Return the source ids that a base has from files that are gone, or no longer hold them.
 
     Args:

@@ -81,7 +81,9 @@ def gather_records(entries: Iterable[Entry]) -> Generator[Item]:
 
 
 def _record(entry: Document | VectorDocument) -> Record:
-    document, vector = (entry.document, entry.vector) if isinstance(entry, VectorDocument) else (entry, None)
+    document, vector = (
+        (entry.document, entry.vector) if isinstance(entry, VectorDocument) else (entry, None)
+    )
     if document.id is None and not document.metadata.get("source_id"):
         digest = sha256(document.page_content)[:12]
         named = f"{document.metadata.get('source') or 'document'}#{digest}"
@@ -105,9 +107,15 @@ class Ingest:
 
         The next batch takes the changes into account, written or not.
         """
-        changes = self._changes = Changes(finished=[source for source, item in items if item is None])
-        checked = [(source, self._with_vectors_checked(item)) for source, item in items if item is not None]
-        self._held.begin(changes, [item.source_id for _, item in checked if not isinstance(item, Reject)])
+        changes = self._changes = Changes(
+            finished=[source for source, item in items if item is None]
+        )
+        checked = [
+            (source, self._with_vectors_checked(item)) for source, item in items if item is not None
+        ]
+        self._held.begin(
+            changes, [item.source_id for _, item in checked if not isinstance(item, Reject)]
+        )
         records = [item for _, item in checked if isinstance(item, Record)]
         for record in records:
             state = self._held.state(record.source_id)
@@ -117,7 +125,11 @@ class Ingest:
         outcomes: dict[int, Counter[str]] = {}
         for self._source, item in checked:
             outcomes.setdefault(self._source, Counter()).update(
-                {"read": 1, self._apply(item): 1, "lost_characters": getattr(item, "lost_characters", 0)}
+                {
+                    "read": 1,
+                    self._apply(item): 1,
+                    "lost_characters": getattr(item, "lost_characters", 0),
+                }
             )
         changes.counts = {source: Counts(**counts) for source, counts in outcomes.items()}
         return changes
@@ -150,7 +162,10 @@ class Ingest:
         order = None if state is None else _compare(record.revision, state.revision)
         if state is not None and state.deleted:
             if order in (-1, 0):
-                return self._reject(record.position, f"{record.source_id!r} was deleted, and this copy is not newer.")
+                return self._reject(
+                    record.position,
+                    f"{record.source_id!r} was deleted, and this copy is not newer.",
+                )
         elif state is not None:
             if record.digest == state.digest or order == -1:
                 if self._source != state.source:
@@ -167,13 +182,19 @@ class Ingest:
             record.passages = self._passages_of(record)
             self._held.look_up_ids(record.ids)
         ids = record.ids
-        if len(set(ids)) < len(ids) or any(self._held.owner(id) not in (None, record.source_id) for id in ids):
+        if len(set(ids)) < len(ids) or any(
+            self._held.owner(id) not in (None, record.source_id) for id in ids
+        ):
             named = ", ".join(map(repr, list(record.parts)[:3]))
-            return self._reject(record.position, f"The passage ids of {named} are those of another record.")
+            return self._reject(
+                record.position, f"The passage ids of {named} are those of another record."
+            )
         changes = self._changes
         if held:
             changes.remove(record.source_id)
-        changes.records[record.source_id] = RecordState(self._source, record.digest, record.revision)
+        changes.records[record.source_id] = RecordState(
+            self._source, record.digest, record.revision
+        )
         changes.passages[record.source_id] = [
             NewPassage(place, record.source_id, document, vector)
             for place, (document, vector) in enumerate(record.passages)
@@ -189,7 +210,9 @@ class Ingest:
                     reason = f"{name} has a vector of shape {vector.shape} where ({dimension},) is needed."
                     return Reject(item.position, reason)
                 if vector is not None and not is_storable(vector):
-                    return Reject(item.position, f"{name} has a vector with values that are not finite.")
+                    return Reject(
+                        item.position, f"{name} has a vector with values that are not finite."
+                    )
         return item
 
     def _passages_of(self, record: Record) -> list[Part]:
@@ -225,10 +248,15 @@ def is_storable(vectors: NDArray[np.float32]) -> bool:
 def _checked(item: Item, taken: int) -> Item:
     """Note a record's position, digest and revision, or reject it. `taken` counts the entries up to its end."""
     if isinstance(item, Record):
-        item.position = f"entry {taken}" + (f" ({encodable(item.source_id)})" if item.source_id else "")
+        item.position = f"entry {taken}" + (
+            f" ({encodable(item.source_id)})" if item.source_id else ""
+        )
         problem = _problem(item)
         return item if problem is None else Reject(item.position, problem)
-    if isinstance(item, Deletion) and (problem := _id_problem("source id", item.source_id)) is not None:
+    if (
+        isinstance(item, Deletion)
+        and (problem := _id_problem("source id", item.source_id)) is not None
+    ):
         return Reject(f"entry {taken}", problem)
     return item
 
@@ -243,7 +271,10 @@ def _problem(record: Record) -> str | None:
         if not document.page_content.strip():
             return f"Document {document.id or record.source_id!r} has no text."
     try:
-        content = [(id, part.page_content, sorted(part.metadata.items())) for id, (part, _) in record.parts.items()]
+        content = [
+            (id, part.page_content, sorted(part.metadata.items()))
+            for id, (part, _) in record.parts.items()
+        ]
         stored = json.dumps(content, ensure_ascii=False, allow_nan=False).encode()
     except (TypeError, ValueError) as error:
         return f"Document {first.id or record.source_id!r} cannot be stored: {error}."
@@ -263,7 +294,9 @@ def _id_problem(what: str, value: str) -> str | None:
 
 def _revision(document: Document) -> str:
     version, revised = document.metadata.get("version"), document.metadata.get("revised")
-    return json.dumps([version if isinstance(version, int) else None, str(revised) if revised else None])
+    return json.dumps(
+        [version if isinstance(version, int) else None, str(revised) if revised else None]
+    )
 
 
 def _latest(revision: str, revised: str) -> str:
@@ -276,7 +309,9 @@ def _compare(new: str, held: str) -> int | None:
 
     Versions count first, then the dates of revision. Both must have the one or the other.
     """
-    parts = [pair for pair in zip(json.loads(new), json.loads(held), strict=True) if None not in pair]
+    parts = [
+        pair for pair in zip(json.loads(new), json.loads(held), strict=True) if None not in pair
+    ]
     for ours, theirs in parts:
         if ours != theirs:
             return 1 if ours > theirs else -1

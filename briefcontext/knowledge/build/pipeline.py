@@ -1,7 +1,8 @@
 """The build pipeline: reading, encoding and writing overlap; encoding and writing also on a Ray cluster.
 
-The cluster is the one that the environment variable RAY_ADDRESS names, else a local one for the time of the build. Each
-worker needs BriefContext, the encoder's weights and a way to where the base lies.
+The cluster is the one that the environment variable RAY_ADDRESS names, else a local one for the
+time of the build. Each worker needs BriefContext, the encoder's weights and a way to where the base
+lies.
 """
 
 import os
@@ -66,7 +67,9 @@ EncodeAll = Callable[[Iterator[Batch]], Iterator[tuple[Batch, Encoded]]]
 class Pipeline:
     """Reads sources into a draft. One thread reads ahead and writes, while passages are encoded."""
 
-    def __init__(self, draft: Draft, sources: Sequence[tuple[Source, int]], encoder: "Encoder") -> None:
+    def __init__(
+        self, draft: Draft, sources: Sequence[tuple[Source, int]], encoder: "Encoder"
+    ) -> None:
         """Take the sources to read, each with its number."""
         self._draft = draft
         self._sources = sources
@@ -74,12 +77,16 @@ class Pipeline:
         self._ingest = Ingest(draft, encoder)
         self._size = SMALLEST_BATCH
 
-    def run(self, progress: Callable[[Progress], None] | None, encode_all: EncodeAll | None = None) -> None:
+    def run(
+        self, progress: Callable[[Progress], None] | None, encode_all: EncodeAll | None = None
+    ) -> None:
         """Read the sources. Without `encode_all`, passages are encoded in this thread."""
         done = 0
         with closing(self._batches()) as batches, ThreadPoolExecutor(1, "store") as store:
             writes: Future[None] = store.submit(lambda: None)
-            for (changes, reached), encoded in (encode_all or self._encode_all)(_read_ahead(batches, store)):
+            for (changes, reached), encoded in (encode_all or self._encode_all)(
+                _read_ahead(batches, store)
+            ):
                 writes.result()
                 writes = store.submit(self._draft.write, changes, encoded)
                 done += len(changes.new_passages())
@@ -91,7 +98,8 @@ class Pipeline:
         for batch in batches:
             began, passages = time.monotonic(), batch[0].new_passages()
             yield batch, encode(self._encoder, passages)
-            # Of what was new: a short source, or one that is held already, does not tell how fast others are.
+            # Of what was new: a short source, or one that is held already, does not tell how fast
+            # others are.
             size = sum(len(passage.document.page_content) for passage in passages)
             size += 1000 * len(batch[0].passages)
             fitting = size * BATCH_SECONDS / max(time.monotonic() - began, 1e-3)
@@ -109,7 +117,13 @@ class Pipeline:
                     if size >= self._size or (item is None and place == len(self._sources)):
                         changes = self._ingest.batch(items)
                         counts = Counts.total([counts, *changes.counts.values()])
-                        of_source = source.name, place, len(self._sources), source.size, source.consumed
+                        of_source = (
+                            source.name,
+                            place,
+                            len(self._sources),
+                            source.size,
+                            source.consumed,
+                        )
                         yield changes, Progress(*of_source, counts, vectors=0)
                         items, size = [], 0
 
@@ -137,11 +151,14 @@ def encode(encoder: "Encoder", passages: list[NewPassage]) -> NDArray[np.float32
         made = encoder.encode_passages([title_and_text(passage.document) for passage in texts])
     if made.shape != (len(texts), encoder.dimension) or not is_storable(made):
         raise KnowledgeBaseError(
-            f"The encoder {encoder.name!r} gave vectors of shape {made.shape}, or values that are not finite, where "
+            f"The encoder {encoder.name!r} gave vectors of shape {made.shape}, or values that are "
+            f"not finite, where "
             f"{(len(texts), encoder.dimension)} is needed: check the model and its device."
         )
     following = iter(made)
-    vectors = [next(following) if passage.vector is None else passage.vector for passage in passages]
+    vectors = [
+        next(following) if passage.vector is None else passage.vector for passage in passages
+    ]
     return np.array(vectors, np.float32).reshape(len(passages), encoder.dimension)
 
 
@@ -165,8 +182,8 @@ class _Worker:
 def ray_workers(encoder: "Encoder", uri: str) -> Iterator[EncodeAll]:
     """Start the workers of one build, for a table of passages, and give what has them encode and write batches.
 
-    Ray repeats what a worker was doing that died; what that had written is cleaned up. Raises MissingExtraError where
-    Ray is not installed.
+    Ray repeats what a worker was doing that died; what that had written is cleaned up. Raises
+    MissingExtraError where Ray is not installed.
     """
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     with needing("cluster", "Building on a cluster needs Ray"):
@@ -179,13 +196,17 @@ def ray_workers(encoder: "Encoder", uri: str) -> Iterator[EncodeAll]:
     resources = ray.cluster_resources()
     gpus = int(resources.get("GPU", 0))
     count = gpus or max(1, int(resources.get("CPU", 1)))
-    remote: Any = ray.remote(num_cpus=1, num_gpus=1 if gpus else 0, max_restarts=-1, max_task_retries=-1)(_Worker)
+    remote: Any = ray.remote(
+        num_cpus=1, num_gpus=1 if gpus else 0, max_restarts=-1, max_task_retries=-1
+    )(_Worker)
     pool: Any = ActorPool([remote.remote(encoder.name, uri) for _ in range(count)])
 
     def encode_all(batches: Iterator[Batch]) -> Iterator[tuple[Batch, Encoded]]:
         waiting: deque[Batch] = deque()
         for batch in batches:
-            pool.submit(lambda worker, passages: worker.write.remote(passages), batch[0].new_passages())
+            pool.submit(
+                lambda worker, passages: worker.write.remote(passages), batch[0].new_passages()
+            )
             waiting.append(batch)
             if len(waiting) > 2 * count:
                 yield waiting.popleft(), pool.get_next()

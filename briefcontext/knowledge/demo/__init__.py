@@ -35,8 +35,8 @@ def demo_folder() -> Path:
     BRIEFCONTEXT_CACHE names. Safe to call from several processes at once.
 
     Raises:
-        MissingExtraError: the index must be built, and the package with the encoder's weights is not installed.
-        KnowledgeBaseError: the cache folder cannot be written.
+        MissingExtraError: the index must be built, and the package with the encoder's weights is
+            not installed. KnowledgeBaseError: the cache folder cannot be written.
     """
     made_of = json.dumps([version("briefcontext"), FORMAT_VERSION, ENCODER, LABEL]).encode()
     made_of += _read("passages.jsonl") + _read(VECTORS)
@@ -57,7 +57,8 @@ def demo_folder() -> Path:
                 build_knowledge_base(_documents(), folder, encoder=encoder)
     except OSError as error:
         raise KnowledgeBaseError(
-            f"The demo knowledge base cannot be built in {folder.parent} ({error}): set {CACHE_VARIABLE} to a folder "
+            f"The demo knowledge base cannot be built in {folder.parent} ({error}): set "
+            f"{CACHE_VARIABLE} to a folder "
             "that can be written."
         ) from error
     return folder
@@ -73,7 +74,11 @@ def _documents() -> list[VectorDocument]:
     vectors = np.load(io.BytesIO(_read(VECTORS)), allow_pickle=False).astype(np.float32)
     return [
         VectorDocument(
-            Document(row["text"], id=row["id"], metadata={"source_id": row["id"], "title": row["title"], **same}),
+            Document(
+                row["text"],
+                id=row["id"],
+                metadata={"source_id": row["id"], "title": row["title"], **same},
+            ),
             vector,
         )
         for row, vector in zip(_rows("passages.jsonl"), vectors, strict=True)

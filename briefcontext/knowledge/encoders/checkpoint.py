@@ -31,7 +31,11 @@ def open_cross_encoder(folder: Path, tokens: int) -> "Model":
         from torch.nn import Identity
 
         return CrossEncoder(
-            str(folder), max_length=tokens, activation_fn=Identity(), local_files_only=True, trust_remote_code=False
+            str(folder),
+            max_length=tokens,
+            activation_fn=Identity(),
+            local_files_only=True,
+            trust_remote_code=False,
         )
 
     return Model(folder, read)
@@ -40,8 +44,9 @@ def open_cross_encoder(folder: Path, tokens: int) -> "Model":
 def find_checkpoint(source: str, *, needs: str, local_option: str) -> Path:
     """Return the folder of a checkpoint.
 
-    That is `source` itself where it is a folder, else the copy of the Hugging Face model of that name in the local
-    cache, downloaded first if it is not there. A model in the cache is used as it is, without asking the network.
+    That is `source` itself where it is a folder, else the copy of the Hugging Face model of that
+    name in the local cache, downloaded first if it is not there. A model in the cache is used as it
+    is, without asking the network.
 
     Args:
         needs: a file that the folder must hold besides its weights, such as `config.json`.
@@ -64,12 +69,15 @@ def _snapshot(repository: str, needs: str, local_option: str) -> Path:
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
 
-    # A connection that breaks midway raises the HTTP library's own error; which library that is depends on
-    # the version of huggingface_hub. The bases are that library's root error, and OSError.
+    # A connection that breaks midway raises the HTTP library's own error; which library that is
+    # depends on the version of huggingface_hub. The bases are that library's root error, and
+    # OSError.
     failures = cast("tuple[type[Exception], ...]", HfHubHTTPError.__bases__)
     try:
         try:
-            cached = snapshot_download(repository, ignore_patterns=_OTHER_FRAMEWORKS, local_files_only=True)
+            cached = snapshot_download(
+                repository, ignore_patterns=_OTHER_FRAMEWORKS, local_files_only=True
+            )
         except LocalEntryNotFoundError as error:
             # A snapshot without all the repository's files may still have the ones that matter.
             cached = getattr(error, "snapshot_path", None) or ""
@@ -94,7 +102,9 @@ def _is_complete(folder: Path, needs: str) -> bool:
 
 def _weight_files(folder: Path) -> list[Path]:
     files = sorted(file for file in folder.rglob("*") if file.is_file())
-    return [file for file in files if file.suffix == ".safetensors"] or [f for f in files if f.suffix == ".bin"]
+    return [file for file in files if file.suffix == ".safetensors"] or [
+        f for f in files if f.suffix == ".bin"
+    ]
 
 
 def revision_of(folder: Path) -> str:
@@ -111,7 +121,8 @@ class Model:
     def __init__(self, folder: Path, read: Callable[[], Any]) -> None:
         """Have `read` give the model of a folder, on a GPU where there is one, in half precision on one of CUDA's.
 
-        Raises KnowledgeBaseError when the folder cannot be read as such a model, or it has no fast tokeniser.
+        Raises KnowledgeBaseError when the folder cannot be read as such a model, or it has no fast
+        tokeniser.
         """
         with _reading(folder):
             self.model = read()
@@ -124,21 +135,28 @@ class Model:
         backend = getattr(self.model.tokenizer, "backend_tokenizer", self.model.tokenizer)
         if not hasattr(backend, "to_str"):
             raise KnowledgeBaseError(
-                f"the model {str(folder)!r} has no fast tokeniser, which BriefContext needs; use another model."
+                f"the model {str(folder)!r} has no fast tokeniser, which BriefContext needs; use "
+                f"another model."
             )
         # A copy, which cuts nothing off and pads nothing, whatever the model does with its own.
         self._tokenizer = type(backend).from_str(backend.to_str())
         self._tokenizer.no_truncation()
         self._tokenizer.no_padding()
 
-    def run(self, method: Callable[..., Any], texts: Sequence[Any], **options: Any) -> NDArray[np.float32]:
+    def run(
+        self, method: Callable[..., Any], texts: Sequence[Any], **options: Any
+    ) -> NDArray[np.float32]:
         """What a method of the model gives for texts or pairs of texts, `(n, …) float32`."""
         with self._lock:
-            rows = method(list(texts), batch_size=self._batch_size, show_progress_bar=False, **options)
+            rows = method(
+                list(texts), batch_size=self._batch_size, show_progress_bar=False, **options
+            )
         return np.asarray(rows, np.float32)
 
     def token_offsets(self, text: str) -> list[tuple[int, int]]:
-        offsets: list[tuple[int, int]] = self._tokenizer.encode(text, add_special_tokens=False).offsets
+        offsets: list[tuple[int, int]] = self._tokenizer.encode(
+            text, add_special_tokens=False
+        ).offsets
         return offsets
 
 
@@ -160,12 +178,15 @@ def _reading(folder: Path) -> Iterator[None]:
         yield
     except UnpicklingError as error:
         raise KnowledgeBaseError(
-            f"{str(folder)!r} cannot be read as a sentence-transformers model: its pickled weights hold more than "
-            "numbers, which could run code and is not read; find out where they come from, or take *.safetensors."
+            f"{str(folder)!r} cannot be read as a sentence-transformers model: its pickled weights "
+            f"hold more than "
+            "numbers, which could run code and is not read; find out where they come from, or take "
+            "*.safetensors."
         ) from error
     except (OSError, ValueError, KeyError, RuntimeError, SafetensorError) as error:
         raise KnowledgeBaseError(
-            f"{str(folder)!r} cannot be read as a sentence-transformers model ({first_line(error)}); "
+            f"{str(folder)!r} cannot be read as a sentence-transformers model "
+            f"({first_line(error)}); "
             "check the path, or fetch the model again."
         ) from error
     finally:

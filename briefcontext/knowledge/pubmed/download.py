@@ -11,7 +11,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tenacity import RetryCallState, Retrying, retry_if_exception_type, stop_after_attempt, wait_exponential
+from tenacity import (
+    RetryCallState,
+    Retrying,
+    retry_if_exception_type,
+    stop_after_attempt,
+    wait_exponential,
+)
 
 from briefcontext.errors import KnowledgeBaseError, first_line, retry_after
 from briefcontext.knowledge.sources.source import DAMAGED_GZIP
@@ -114,22 +120,34 @@ class Downloads:
         text = self._text(f"{name}.md5")
         if found := _CHECKSUM.search(text.lower()):
             return found[0]
-        raise KnowledgeBaseError(f"{self.url}{name}.md5 holds no MD5 checksum: {text[:80]!r}. Try again later.")
+        raise KnowledgeBaseError(
+            f"{self.url}{name}.md5 holds no MD5 checksum: {text[:80]!r}. Try again later."
+        )
 
     def _download(self, name: str, expected: str) -> None:
         """Download a file, from where an earlier try ended, and give it its name once it is right."""
-        path, partial, tag = self.folder / name, self.folder / f"{name}.part", self.folder / f"{name}.etag"
+        path, partial, tag = (
+            self.folder / name,
+            self.folder / f"{name}.part",
+            self.folder / f"{name}.etag",
+        )
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
             version = tag.read_text() if tag.is_file() else ""
             held = partial.stat().st_size if version and partial.is_file() else 0
             asked = {"Range": f"bytes={held}-", "If-Range": version} if held else {}
-            with _client() as client, _failures(), client.stream("GET", self.url + name, headers=asked) as reply:
+            with (
+                _client() as client,
+                _failures(),
+                client.stream("GET", self.url + name, headers=asked) as reply,
+            ):
                 if reply.status_code == 416:  # Everything was there, and is not what it should be.
                     partial.unlink()
                     raise _Broken("its parts do not fit together")
                 _check(reply)
-                tag.write_text(str(reply.headers.get("ETag") or reply.headers.get("Last-Modified") or ""))
+                tag.write_text(
+                    str(reply.headers.get("ETag") or reply.headers.get("Last-Modified") or "")
+                )
                 with partial.open("ab" if reply.status_code == 206 else "wb") as file:
                     for block in reply.iter_raw():
                         file.write(block)
@@ -141,7 +159,8 @@ class Downloads:
         except OSError as error:
             reason = error.strerror or first_line(error)
             raise KnowledgeBaseError(
-                f"{name} cannot be stored in {self.folder} ({reason}). Make space, and run the command again."
+                f"{name} cannot be stored in {self.folder} ({reason}). Make space, and run the "
+                f"command again."
             ) from error
 
     def _text(self, name: str) -> str:
@@ -159,14 +178,17 @@ class Downloads:
             retry=retry_if_exception_type(_Broken),
             stop=stop_after_attempt(TRIES),
             wait=_wait,
-            before_sleep=lambda state: logger.info("%s%s: %s; again", self.url, name, state.outcome),
+            before_sleep=lambda state: logger.info(
+                "%s%s: %s; again", self.url, name, state.outcome
+            ),
             reraise=True,
         )
         try:
             return retrying(ask)
         except _Broken as error:
             raise KnowledgeBaseError(
-                f"{self.url}{name} could not be read in {TRIES} tries ({error}). Run the command again later: it "
+                f"{self.url}{name} could not be read in {TRIES} tries ({error}). Run the command "
+                f"again later: it "
                 "continues from here."
             ) from error
 
@@ -182,7 +204,9 @@ def _wait(state: RetryCallState) -> float:
 def _client() -> "Iterator[httpx2.Client]":
     import httpx2
 
-    with httpx2.Client(follow_redirects=True, timeout=60, headers={"Accept-Encoding": "identity"}) as client:
+    with httpx2.Client(
+        follow_redirects=True, timeout=60, headers={"Accept-Encoding": "identity"}
+    ) as client:
         yield client
 
 
@@ -203,7 +227,9 @@ def _check(reply: "httpx2.Response") -> None:
     if status == 429 or status >= 500:
         raise _Broken(f"HTTP {status}", retry_after(reply.headers.get("Retry-After")) or 0.0)
     if status >= 400:
-        raise KnowledgeBaseError(f"{reply.url} answered HTTP {status}. Check the address, or try again later.")
+        raise KnowledgeBaseError(
+            f"{reply.url} answered HTTP {status}. Check the address, or try again later."
+        )
 
 
 def _damage(path: Path, name: str, expected: str) -> str:

@@ -2,8 +2,8 @@
 
 Biopython's Bio.Entrez would have no timeouts, and a rate that threads break.
 
-Reference: "The E-utilities In-Depth" and "A General Introduction to the E-utilities" (NCBI Bookshelf NBK25499
-and NBK25497).
+Reference: "The E-utilities In-Depth" and "A General Introduction to the E-utilities" (NCBI
+Bookshelf NBK25499 and NBK25497).
 """
 
 import io
@@ -53,35 +53,44 @@ _rates: dict[tuple[str, str], InMemoryRateLimiter] = {}
 class EUtilities:
     """Asks the E-utilities about PubMed, politely. Safe to share between threads.
 
-    All clients in a process share one rate: 3 requests a second, or 10 with an API key, which the environment
-    variable NCBI_API_KEY gives. NCBI asks for the address of whoever runs this: NCBI_EMAIL. Neither is ever logged or
-    named in an error: both travel in the body of POST requests.
+    All clients in a process share one rate: 3 requests a second, or 10 with an API key, which the
+    environment variable NCBI_API_KEY gives. NCBI asks for the address of whoever runs this:
+    NCBI_EMAIL. Neither is ever logged or named in an error: both travel in the body of POST
+    requests.
 
-    Overload (HTTP 429 and 5xx), broken connections, timeouts and garbled answers are tried again up to three
-    times, after 1, 2 and 4 seconds or as long as the server's Retry-After says; other threads go on meanwhile.
+    Overload (HTTP 429 and 5xx), broken connections, timeouts and garbled answers are tried again up
+    to three times, after 1, 2 and 4 seconds or as long as the server's Retry-After says; other
+    threads go on meanwhile.
     """
 
     def __init__(
-        self, base_url: str | None = None, *, timeout: float = 30.0, rate: BaseRateLimiter | None = None
+        self,
+        base_url: str | None = None,
+        *,
+        timeout: float = 30.0,
+        rate: BaseRateLimiter | None = None,
     ) -> None:
         """Open no connection yet.
 
         Args:
-            base_url: where the E-utilities are; None: what BRIEFCONTEXT_EUTILS_URL says, else NCBI's.
-            timeout: seconds to wait for a connection, and for each piece of an answer.
-            rate: spaces the requests; None: the one that this process shares.
+            base_url: where the E-utilities are; None: what BRIEFCONTEXT_EUTILS_URL says, else
+                NCBI's. timeout: seconds to wait for a connection, and for each piece of an answer.
+                rate: spaces the requests; None: the one that this process shares.
 
         Raises KnowledgeBaseError when the address, or the environment's proxy, cannot be used.
         """
         import httpx2
 
-        address = (base_url or os.environ.get(URL_VARIABLE, "").strip() or DEFAULT_URL).rstrip("/") + "/"
+        address = (base_url or os.environ.get(URL_VARIABLE, "").strip() or DEFAULT_URL).rstrip(
+            "/"
+        ) + "/"
         url = httpx2.URL()
         with suppress(httpx2.InvalidURL):
             url = httpx2.URL(address)
         if url.scheme not in ("http", "https") or not url.host:
             raise KnowledgeBaseError(
-                f"{address!r} is not an address of the E-utilities: give one like {DEFAULT_URL}, or unset "
+                f"{address!r} is not an address of the E-utilities: give one like {DEFAULT_URL}, "
+                f"or unset "
                 f"{URL_VARIABLE}."
             )
         self._server = url.netloc.decode("ascii")
@@ -92,10 +101,13 @@ class EUtilities:
         shared = InMemoryRateLimiter(requests_per_second=per_second, check_every_n_seconds=0.01)
         self.rate = rate or _rates.setdefault((self._server, self._api_key), shared)
         try:
-            self._client = httpx2.Client(base_url=url, timeout=timeout, headers={"User-Agent": TOOL})
+            self._client = httpx2.Client(
+                base_url=url, timeout=timeout, headers={"User-Agent": TOOL}
+            )
         except (ValueError, ImportError, httpx2.InvalidURL) as error:
             raise KnowledgeBaseError(
-                "The proxy that the environment names (HTTPS_PROXY, HTTP_PROXY, ALL_PROXY) cannot be used for "
+                "The proxy that the environment names (HTTPS_PROXY, HTTP_PROXY, ALL_PROXY) cannot "
+                "be used for "
                 f"{self._server}: correct it, or unset it."
             ) from error
         # Whoever keeps this open to the end of the process need not call it.
@@ -115,13 +127,18 @@ class EUtilities:
     def fetch(self, pmids: Sequence[str]) -> dict[str, Document]:
         """The records with these PMIDs, by PMID, as `read_pubmed_xml` reads them.
 
-        Those that PubMed does not return, or that cannot be read, are left out and logged as a warning.
+        Those that PubMed does not return, or that cannot be read, are left out and logged as a
+        warning.
 
         Raises KnowledgeBaseError when NCBI cannot be asked.
         """
         records: dict[str, Document] = {}
         for start in range(0, len(pmids), BATCH):
-            fields = {"id": ",".join(pmids[start : start + BATCH]), "retmode": "xml", "rettype": "abstract"}
+            fields = {
+                "id": ",".join(pmids[start : start + BATCH]),
+                "retmode": "xml",
+                "rettype": "abstract",
+            }
             for entry in self._ask("efetch", fields, _entries):
                 if isinstance(entry, Reject):
                     logger.warning("PubMed: %s left out: %s", entry.position, entry.reason)
@@ -134,7 +151,11 @@ class EUtilities:
     def _ask(self, utility: str, fields: dict[str, str], read: Callable[[bytes], _T]) -> _T:
         """What `read` makes of the answer; it may raise `_Trouble`."""
         identity = {"tool": TOOL, "email": self._email, "api_key": self._api_key}
-        sent = {"db": "pubmed", **fields, **{name: value for name, value in identity.items() if value}}
+        sent = {
+            "db": "pubmed",
+            **fields,
+            **{name: value for name, value in identity.items() if value},
+        }
         for usual in (*PAUSES, 0.0):
             self.rate.acquire()
             try:
@@ -144,15 +165,20 @@ class EUtilities:
                 pause = usual if trouble.retry_after is None else trouble.retry_after
             if pause > LONGEST_PAUSE:
                 raise KnowledgeBaseError(
-                    f"PubMed wants to be asked again in {pause:.0f} seconds ({self._server}: {reason}): wait so long, "
+                    f"PubMed wants to be asked again in {pause:.0f} seconds ({self._server}: "
+                    f"{reason}): wait so long, "
                     "or use a knowledge base on this machine (--kb DIR)."
                 ) from cause
             if usual:  # a try is left
-                logger.info("PubMed: %s failed with %s; again in %g seconds", utility, reason, pause)
+                logger.info(
+                    "PubMed: %s failed with %s; again in %g seconds", utility, reason, pause
+                )
                 sleep(pause)
         raise KnowledgeBaseError(
-            f"PubMed did not answer ({self._server}: {utility} failed {len(PAUSES) + 1} times, the last time with "
-            f"{reason}): check the network, try again later, or use a knowledge base on this machine (--kb DIR)."
+            f"PubMed did not answer ({self._server}: {utility} failed {len(PAUSES) + 1} times, the "
+            f"last time with "
+            f"{reason}): check the network, try again later, or use a knowledge base on this "
+            f"machine (--kb DIR)."
         ) from cause
 
     def _post(self, utility: str, sent: dict[str, str]) -> bytes:
@@ -199,7 +225,9 @@ class _Trouble(Exception):
 
 def _pmids(body: bytes) -> list[str]:
     pmids = _json(body)[1].get("idlist")
-    if not isinstance(pmids, list) or not all(isinstance(pmid, str) and pmid.isdecimal() for pmid in pmids):
+    if not isinstance(pmids, list) or not all(
+        isinstance(pmid, str) and pmid.isdecimal() for pmid in pmids
+    ):
         raise _Trouble("an answer that is not a list of PMIDs in JSON")
     return pmids
 
@@ -207,9 +235,12 @@ def _pmids(body: bytes) -> list[str]:
 def _entries(body: bytes) -> list[Document | Reject]:
     from briefcontext.knowledge.sources.pubmed_xml import read_pubmed_xml
 
-    entries = [entry for entry in read_pubmed_xml(io.BytesIO(body)) if isinstance(entry, Document | Reject)]
+    entries = [
+        entry for entry in read_pubmed_xml(io.BytesIO(body)) if isinstance(entry, Document | Reject)
+    ]
     for entry in entries:
-        # A reject of one record says which; any other one means that the rest of the answer is lost.
+        # A reject of one record says which; any other one means that the rest of the answer is
+        # lost.
         if isinstance(entry, Reject) and not entry.position.startswith("record "):
             raise _Trouble(f"an answer that is not PubMed XML ({entry.position}: {entry.reason})")
     return entries

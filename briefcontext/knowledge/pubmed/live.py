@@ -58,8 +58,9 @@ _PLAIN_CHARACTERS = {ord("’"): "'", ord("‐"): "-"}
 class LivePubMed:
     """Finds candidates with PubMed's own search, and ranks them with an encoder. Safe to share between threads.
 
-    A question's words go to NCBI, in two to four requests: see `EUtilities` and `pubmed_queries`. Records are those of
-    `read_pubmed_xml`; retracted ones are found like others. Close it when done.
+    A question's words go to NCBI, in two to four requests: see `EUtilities` and `pubmed_queries`.
+    Records are those of `read_pubmed_xml`; retracted ones are found like others. Close it when
+    done.
     """
 
     term_statistics: None = None
@@ -107,20 +108,25 @@ class LivePubMed:
             try:
                 self._encoder = load_encoder(self._encoder)
             except KnowledgeBaseError as error:
-                raise KnowledgeBaseError(f"{error} Or rank by an encoder that is here: --kb pubmed:e5.") from error
+                raise KnowledgeBaseError(
+                    f"{error} Or rank by an encoder that is here: --kb pubmed:e5."
+                ) from error
         return self._encoder
 
     @cached_property
     def manifest(self) -> Manifest:
         """Says which encoder ranks. Nothing is held here, so that all counts are zero."""
         now = timestamp()
-        return Manifest(created=now, updated=now, encoder=EncoderRecord.model_validate(self.encoder))
+        return Manifest(
+            created=now, updated=now, encoder=EncoderRecord.model_validate(self.encoder)
+        )
 
     def search(self, query: str, k: int, filters: Filters = NO_FILTERS) -> list[Document]:
         """The `k` records most similar to a question among the candidates, best first; none if PubMed has none.
 
-        Each has `rank` (from 1) and `score` in its metadata: cosine similarity or inner product, by the encoder's
-        metric. Equal scores are in PubMed's order of relevance. It is PubMed that applies the filters.
+        Each has `rank` (from 1) and `score` in its metadata: cosine similarity or inner product, by
+        the encoder's metric. Equal scores are in PubMed's order of relevance. It is PubMed that
+        applies the filters.
 
         Raises:
             InputError: `k` is below 1.
@@ -144,7 +150,8 @@ class LivePubMed:
         documents = [records[pmid] for pmid in pmids if pmid in records]
         if not documents:
             raise KnowledgeBaseError(
-                f"None of the records that PubMed found ({len(pmids):,}) can be read: try again later."
+                f"None of the records that PubMed found ({len(pmids):,}) can be read: try again "
+                f"later."
             )
         passages = [title_and_text(document) for document in documents]
         scores = encoder.encode_passages(passages) @ encoder.encode_queries([query])[0]
@@ -160,7 +167,9 @@ class LivePubMed:
         """
         records = self._eutilities.fetch([source_id] if source_id.isdecimal() else [])
         if source_id not in records:
-            raise KnowledgeBaseError(f"PubMed has no readable record with PMID {source_id!r}: check the number.")
+            raise KnowledgeBaseError(
+                f"PubMed has no readable record with PMID {source_id!r}: check the number."
+            )
         return [records[source_id]]
 
     def _find(self, question: str, most: int, filters: Filters) -> list[str]:
@@ -177,12 +186,14 @@ class LivePubMed:
 def pubmed_queries(question: str) -> list[str]:
     """Return PubMed queries for a question, the strictest first; none when it has no content words.
 
-    PubMed wants every word of a query in a record, and a sentence rarely meets that. So each query asks for less than
-    the one before: all content words; all but any one of them (for 3 to 12 words); any of them. The last relies on
-    PubMed's sort by relevance ("Best Match: New relevance search for PubMed", PLoS Biology 2018;16:e2005343).
+    PubMed wants every word of a query in a record, and a sentence rarely meets that. So each query
+    asks for less than the one before: all content words; all but any one of them (for 3 to 12
+    words); any of them. The last relies on PubMed's sort by relevance ("Best Match: New relevance
+    search for PubMed", PLoS Biology 2018;16:e2005343).
 
-    Words stay next to each other, for PubMed to find its subject headings and phrases among them. Punctuation and
-    capitals are dropped, so that nothing in a question acts as an operator, a field tag or a wildcard.
+    Words stay next to each other, for PubMed to find its subject headings and phrases among them.
+    Punctuation and capitals are dropped, so that nothing in a question acts as an operator, a field
+    tag or a wildcard.
 
     >>> pubmed_queries("Does aspirin prevent a stroke?")[:2]
     ['aspirin prevent stroke', '(aspirin prevent) OR (aspirin stroke) OR (prevent stroke)']
@@ -190,7 +201,9 @@ def pubmed_queries(question: str) -> list[str]:
     words = _content_words(question)
     queries = [" ".join(words)]
     if 3 <= len(words) <= MOST_WORDS_ALL_BUT_ONE:
-        queries.append(" OR ".join(f"({' '.join(kept)})" for kept in combinations(words, len(words) - 1)))
+        queries.append(
+            " OR ".join(f"({' '.join(kept)})" for kept in combinations(words, len(words) - 1))
+        )
     queries.append(" OR ".join(words))
     return list(dict.fromkeys(filter(None, queries)))
 
@@ -210,9 +223,13 @@ def pubmed_filters(filters: Filters) -> str:
         "la": map(language, filters.languages),
     }
     # A label keeps nothing that would end its quotes.
-    plain = {tag: [" ".join(value.replace('"', " ").split()) for value in values] for tag, values in tagged.items()}
+    plain = {
+        tag: [" ".join(value.replace('"', " ").split()) for value in values]
+        for tag, values in tagged.items()
+    }
     alternatives = [
-        [PUBMED_QUERIES.get(value.casefold(), f'"{value}"[{tag}]') for value in values] for tag, values in plain.items()
+        [PUBMED_QUERIES.get(value.casefold(), f'"{value}"[{tag}]') for value in values]
+        for tag, values in plain.items()
     ]
     if (filters.first_year, filters.last_year) != (None, None):
         alternatives.insert(0, [f"{filters.first_year or 1000}:{filters.last_year or 3000}[dp]"])
@@ -221,7 +238,9 @@ def pubmed_filters(filters: Filters) -> str:
 
 def _content_words(question: str) -> list[str]:
     text = unicodedata.normalize("NFKC", question).translate(_PLAIN_CHARACTERS)
-    words = list(dict.fromkeys(word.lower() for word in _WORD.findall(text) if not _is_stop_word(word)))
+    words = list(
+        dict.fromkeys(word.lower() for word in _WORD.findall(text) if not _is_stop_word(word))
+    )
     kept = set(sorted(words, key=len, reverse=True)[:MOST_WORDS])
     return [word for word in words if word in kept]
 

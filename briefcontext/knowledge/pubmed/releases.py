@@ -59,11 +59,16 @@ class Options:
             return None
         try:
             state = json.loads(content)
-            lists = {name: tuple(value) for name, value in state["filters"].items() if isinstance(value, list)}
+            lists = {
+                name: tuple(value)
+                for name, value in state["filters"].items()
+                if isinstance(value, list)
+            }
             return cls(Filters(**{**state["filters"], **lists}), bool(state["embeddings"]))
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise KnowledgeBaseError(
-                f"{place}/{STATE_FILE} is damaged ({first_line(error)}). Restore it, or build the base again."
+                f"{place}/{STATE_FILE} is damaged ({first_line(error)}). Restore it, or build the "
+                f"base again."
             ) from error
 
 
@@ -99,7 +104,8 @@ class Mirror:
         pubmed = os.environ.get(PUBMED_VARIABLE, "").strip() or PUBMED_URL
         vectors = os.environ.get(VECTORS_VARIABLE, "").strip() or VECTORS_URL
         self._files = {
-            part: Downloads(f"{pubmed.rstrip('/')}/{part}", folder, keep=keep) for part in (BASELINE, UPDATES)
+            part: Downloads(f"{pubmed.rstrip('/')}/{part}", folder, keep=keep)
+            for part in (BASELINE, UPDATES)
         }
         self.vectors = Downloads(vectors, folder, keep=keep)
 
@@ -110,7 +116,9 @@ class Mirror:
             KnowledgeBaseError: one is missing among them.
         """
         names = self._files[part].names(_FILE)
-        releases = sorted((Release(part, name) for name in names), key=lambda each: (each.year, each.number))
+        releases = sorted(
+            (Release(part, name) for name in names), key=lambda each: (each.year, each.number)
+        )
         for earlier, later in pairwise(releases):
             if later.year == earlier.year and later.number != earlier.number + 1:
                 raise KnowledgeBaseError(_gap(earlier.year, earlier.number + 1, part))
@@ -124,7 +132,9 @@ class Mirror:
 
     def chunks(self) -> list[str]:
         """Return the names of the chunks of vectors."""
-        return [match[1] for name in self.vectors.names(_CHUNK) if (match := _CHUNK.fullmatch(name))]
+        return [
+            match[1] for name in self.vectors.names(_CHUNK) if (match := _CHUNK.fullmatch(name))
+        ]
 
     def download(self, release: Release) -> Downloads:
         """Return the downloads that a file belongs to."""
@@ -138,7 +148,9 @@ class Mirror:
 
 def _gap(year: int, number: int, part: str) -> str:
     name = f"pubmed{year}n{number:04}.xml.gz"
-    return f"{name} is missing in NCBI's {part}, and files have to be read in order. Try again later."
+    return (
+        f"{name} is missing in NCBI's {part}, and files have to be read in order. Try again later."
+    )
 
 
 def due_updates(updates: Sequence[Release], done: Sequence[str]) -> list[Release]:
@@ -149,7 +161,8 @@ def due_updates(updates: Sequence[Release], done: Sequence[str]) -> list[Release
         done: the names of the files that the base has.
 
     Raises:
-        KnowledgeBaseError: a file is missing between those of the base and those on the server, or the server has
+        KnowledgeBaseError: a file is missing between those of the base and those on the server, or
+            the server has
             the files of another year.
     """
     held = [Release("", name) for name in done if _FILE.fullmatch(name)]
@@ -201,7 +214,9 @@ class Vectors:
             except (ValueError, OSError, EOFError) as error:
                 raise _damaged(path, error) from error
             if len(vectors) != count:
-                raise KnowledgeBaseError(f"{path} has {len(vectors):,} vectors for {count:,} PMIDs. Delete both.")
+                raise KnowledgeBaseError(
+                    f"{path} has {len(vectors):,} vectors for {count:,} PMIDs. Delete both."
+                )
             self._open[number] = vectors
         return self._open[number]
 
@@ -222,7 +237,9 @@ def _pmids(path: Path) -> NDArray[np.int64]:
 
 
 def _damaged(path: Path, error: Exception) -> KnowledgeBaseError:
-    return KnowledgeBaseError(f"{path} is damaged ({first_line(error)}). Delete it, and run the command again.")
+    return KnowledgeBaseError(
+        f"{path} is damaged ({first_line(error)}). Delete it, and run the command again."
+    )
 
 
 class ReleaseSource:

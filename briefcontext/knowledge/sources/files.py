@@ -173,7 +173,9 @@ def open_sources(
             return _open_loaded(file, reads_all, loader_arguments or {})
         if file.found_by == "folder" and format != AUTO and not file.is_named_as(format):
             raise UnreadableError(f"its name does not end on {' or '.join(ENDINGS[format])}")
-        return _open_read(file, _detected_format(file) if format == AUTO else format, columns, limits)
+        return _open_read(
+            file, _detected_format(file) if format == AUTO else format, columns, limits
+        )
 
     opened, left_out = dict[Path, FileSource](), list[SkippedFile]()
     for path in [paths] if isinstance(paths, str | Path) else paths:

@@ -269,7 +269,10 @@ def _is_prose(column: Sequence[Cell]) -> bool:
 
 
 def _ends(column: Sequence[Cell], cell: Cell) -> bool:
-    return any(abs(cell.left - above.left) < above.size and above.base - cell.base < 2 * above.size for above in column)
+    return any(
+        abs(cell.left - above.left) < above.size and above.base - cell.base < 2 * above.size
+        for above in column
+    )
 
 
 def _in_order(line: Sequence[Cell]) -> list[Cell]:

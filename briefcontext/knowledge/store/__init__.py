@@ -2,5 +2,6 @@
 
 import os
 
-# Lance warns of what is of no concern to who uses a knowledge base, on standard error; it reads this as it is imported.
+# Lance warns of what is of no concern to who uses a knowledge base, on standard error; it reads
+# this as it is imported.
 os.environ.setdefault("LANCE_LOG", "error")

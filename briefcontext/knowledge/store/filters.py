@@ -5,13 +5,19 @@ from dataclasses import dataclass
 
 from langchain_core.documents import Document
 
-from briefcontext.knowledge.sources.publication import language, normalised, publication_type, year_in
+from briefcontext.knowledge.sources.publication import (
+    language,
+    normalised,
+    publication_type,
+    year_in,
+)
 from briefcontext.knowledge.study_type import study_type
 
 LABELLED = ("publication_types", "journals", "mesh", "languages")
 """The columns that hold lists of labels, and the filters by them."""
 WIDEN = (
-    "Widen the filters, or leave them out; what tells no year or type is not found by one. Types are such as "
+    "Widen the filters, or leave them out; what tells no year or type is not found by one. Types "
+    "are such as "
     "randomized trial, or have PubMed's names, as journals and headings have."
 )
 
@@ -20,8 +26,8 @@ WIDEN = (
 class Filters:
     """Conditions on passages: of each kind asked for, one of its labels has to be there.
 
-    Labels are compared without regard to case. A passage that does not say what is asked for, a year for example, is
-    not found.
+    Labels are compared without regard to case. A passage that does not say what is asked for, a
+    year for example, is not found.
     """
 
     first_year: int | None = None
@@ -71,7 +77,9 @@ NO_FILTERS = Filters()
 
 def labels(name: str, text: object) -> list[str]:
     """The labels of a list, or of a text with semicolons between them, as the column of that name holds them."""
-    parts = text.split(";") if isinstance(text, str) else text if isinstance(text, list | tuple) else []
+    parts = (
+        text.split(";") if isinstance(text, str) else text if isinstance(text, list | tuple) else []
+    )
     found = (_label(name, part) for part in parts if isinstance(part, str))
     return list(dict.fromkeys(filter(None, found)))
 
@@ -118,4 +126,6 @@ def one_of(column: str, values: Iterable[object]) -> str:
 
 def sql(value: object) -> str:
     """A number or a text as SQL writes it."""
-    return repr(int(value)) if isinstance(value, int) else "'{}'".format(str(value).replace("'", "''"))
+    return (
+        repr(int(value)) if isinstance(value, int) else "'{}'".format(str(value).replace("'", "''"))
+    )

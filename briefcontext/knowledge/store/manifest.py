@@ -82,7 +82,9 @@ class Place:
         """Keep other builds out. Raises KnowledgeBaseError when another process builds there."""
         # The operating system releases the lock of a process that dies, a moment later.
         self.folder.mkdir(parents=True, exist_ok=True)
-        busy = KnowledgeBaseError(f"{self} is being built by another process: wait until it has ended.")
+        busy = KnowledgeBaseError(
+            f"{self} is being built by another process: wait until it has ended."
+        )
         return lock(self.folder / LOCK_FILE, busy, timeout=1.0)
 
 
@@ -94,7 +96,9 @@ def open_place(path: str | os.PathLike[str]) -> Place:
         MissingExtraError: the package for object stores is not installed.
     """
     if lone_surrogate(os.fspath(path)):
-        raise InputError(f"The knowledge base's path {os.fspath(path)!r} is not UTF-8. Name another folder.")
+        raise InputError(
+            f"The knowledge base's path {os.fspath(path)!r} is not UTF-8. Name another folder."
+        )
     if "://" not in os.fspath(path):
         return Place(Path(path))
     from briefcontext.knowledge.store.object_store import ObjectStore
@@ -125,7 +129,9 @@ class Counts(BaseModel):
     """Characters without Unicode in the fonts of PDF files. They are □ in the passages."""
 
     def __add__(self, other: "Counts") -> "Counts":
-        return Counts(**{name: getattr(self, name) + getattr(other, name) for name in Counts.model_fields})
+        return Counts(
+            **{name: getattr(self, name) + getattr(other, name) for name in Counts.model_fields}
+        )
 
     @classmethod
     def total(cls, counts: Iterable["Counts"]) -> "Counts":
@@ -235,20 +241,26 @@ class Manifest(BaseModel):
                 return None
             if (version := stored_version(content)) > FORMAT_VERSION:
                 raise KnowledgeBaseError(
-                    f"{place} has format version {version}, and this BriefContext reads up to {FORMAT_VERSION}: "
+                    f"{place} has format version {version}, and this BriefContext reads up to "
+                    f"{FORMAT_VERSION}: "
                     "install a newer one."
                 )
             if version < FORMAT_VERSION:
                 raise KnowledgeBaseError(
-                    f"{place} was built by an earlier BriefContext, in a format that is not read any more: build it "
-                    f"anew with `briefcontext index SOURCE --kb DIR`, in a new folder or after removing {place}."
+                    f"{place} was built by an earlier BriefContext, in a format that is not read "
+                    f"any more: build it "
+                    f"anew with `briefcontext index SOURCE --kb DIR`, in a new folder or after "
+                    f"removing {place}."
                 )
             manifest = cls.model_validate_json(content)
         except OSError as error:
-            raise KnowledgeBaseError(f"{where} cannot be read ({error}): restore it, or build again.") from error
+            raise KnowledgeBaseError(
+                f"{where} cannot be read ({error}): restore it, or build again."
+            ) from error
         except ValidationError as error:
             raise KnowledgeBaseError(
-                f"{where} is damaged ({first_problem(error)}): restore it, or build again in another folder."
+                f"{where} is damaged ({first_problem(error)}): restore it, or build again in "
+                f"another folder."
             ) from error
         manifest._place = place
         return manifest
@@ -279,7 +291,11 @@ class Manifest(BaseModel):
 
         Of an encoder that is not loaded, the name is enough. None stands for what the base has.
         """
-        given = {"name": encoder} if isinstance(encoder, str) else EncoderRecord.model_validate(encoder).model_dump()
+        given = (
+            {"name": encoder}
+            if isinstance(encoder, str)
+            else EncoderRecord.model_validate(encoder).model_dump()
+        )
         for name, got in given.items():
             if (wanted := getattr(self.encoder, name)) != got:
                 built, other = (
@@ -287,13 +303,19 @@ class Manifest(BaseModel):
                     for encoder, value in ((self.encoder.name, wanted), (given["name"], got))
                 )
                 raise KnowledgeBaseError(
-                    f"{self.place} was built with encoder {built}, not {other}: use the same encoder, or build another "
+                    f"{self.place} was built with encoder {built}, not {other}: use the same "
+                    f"encoder, or build another "
                     "base."
                 )
         if chunk_tokens not in (None, self.chunk_tokens):
-            built = "without chunk_tokens" if self.chunk_tokens is None else f"with chunk_tokens {self.chunk_tokens}"
+            built = (
+                "without chunk_tokens"
+                if self.chunk_tokens is None
+                else f"with chunk_tokens {self.chunk_tokens}"
+            )
             raise KnowledgeBaseError(
-                f"{self.place} was built {built}, not with {chunk_tokens}. Leave the option out, or "
+                f"{self.place} was built {built}, not with {chunk_tokens}. Leave the option out, "
+                f"or "
                 "name another folder."
             )
 

@@ -1,7 +1,8 @@
 """A knowledge base in an object store: `s3://bucket/name`, and whatever else Lance and obstore take.
 
-Both read keys and addresses from the environment (AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_REGION and, for another
-provider than Amazon, AWS_ENDPOINT_URL; AWS_ALLOW_HTTP=true where that is not encrypted), and from nowhere else.
+Both read keys and addresses from the environment (AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY,
+AWS_REGION and, for another provider than Amazon, AWS_ENDPOINT_URL; AWS_ALLOW_HTTP=true where that
+is not encrypted), and from nowhere else.
 """
 
 import json
@@ -41,7 +42,9 @@ class ObjectStore(Place):
         try:
             self._store: Any = from_url(self.path)
         except _FAILURES as error:
-            raise InputError(f"{self.path} cannot be used as an object store: {first_line(error)}") from error
+            raise InputError(
+                f"{self.path} cannot be used as an object store: {first_line(error)}"
+            ) from error
 
     def names(self) -> set[str]:
         with self._errors():
@@ -83,7 +86,8 @@ class ObjectStore(Place):
     def lock(self) -> Iterator[None]:
         """Keep other builds out by an object that is renewed as long as the build runs.
 
-        No operating system takes it away from a process that dies: it is given up when it was not renewed for a while.
+        No operating system takes it away from a process that dies: it is given up when it was not
+        renewed for a while.
         """
         mark = self._take_lock()
         self._lost.clear()
@@ -107,12 +111,17 @@ class ObjectStore(Place):
             with self._errors(), suppress(PreconditionError):
                 return self._put_lock({"e_tag": held["e_tag"]})
         raise KnowledgeBaseError(
-            f"{self} is being built by another process: wait until it has ended. One that was killed is given up "
+            f"{self} is being built by another process: wait until it has ended. One that was "
+            f"killed is given up "
             f"{GIVEN_UP_SECONDS:g} s after its last sign of life."
         )
 
     def _put_lock(self, mode: Any) -> str:
-        holder = {"host": socket.gethostname(), "process": os.getpid(), "renewed": datetime.now(UTC).isoformat()}
+        holder = {
+            "host": socket.gethostname(),
+            "process": os.getpid(),
+            "renewed": datetime.now(UTC).isoformat(),
+        }
         return str(self._store.put(LOCK_FILE, json.dumps(holder).encode(), mode=mode)["e_tag"])
 
     def _renew_lock(self, mark: str, ended: threading.Event) -> None:
@@ -132,8 +141,10 @@ class ObjectStore(Place):
             yield
         except _FAILURES as error:
             raise KnowledgeBaseError(
-                f"{self} cannot be used ({first_line(error)}): check the bucket, the network, and the keys and the "
-                "address in the environment (AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_REGION, AWS_ENDPOINT_URL)."
+                f"{self} cannot be used ({first_line(error)}): check the bucket, the network, and "
+                f"the keys and the "
+                "address in the environment (AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_REGION, "
+                "AWS_ENDPOINT_URL)."
             ) from error
 
 

@@ -14,7 +14,14 @@ from briefcontext.errors import KnowledgeBaseError, needing
 from briefcontext.knowledge.encoders.encoder import title_and_text, title_of, titled_text
 from briefcontext.knowledge.sources.publication import normalised
 from briefcontext.knowledge.store.filters import LABELLED, Filters, labels_of, year_of
-from briefcontext.knowledge.store.manifest import PASSAGES, RECORDS, TERMS, Counts, Manifest, unfinished
+from briefcontext.knowledge.store.manifest import (
+    PASSAGES,
+    RECORDS,
+    TERMS,
+    Counts,
+    Manifest,
+    unfinished,
+)
 from briefcontext.knowledge.store.table import Table, check, indexed, nearest, terms_query
 from briefcontext.knowledge.store.terms import TermStatistics, tokenize
 
@@ -86,7 +93,11 @@ def documents(rows: pa.Table) -> list[Document]:
     """The documents of rows with the `DOCUMENT_COLUMNS`."""
     columns = (rows[name].to_pylist() for name in DOCUMENT_COLUMNS)
     return [
-        Document(id=id, page_content=text, metadata={"source_id": source_id, "title": title, **json.loads(metadata)})
+        Document(
+            id=id,
+            page_content=text,
+            metadata={"source_id": source_id, "title": title, **json.loads(metadata)},
+        )
         for id, source_id, title, text, metadata in zip(*columns, strict=True)
     ]
 
@@ -133,7 +144,10 @@ class Snapshot:
 
     def get(self, ids: Sequence[str]) -> dict[str, Document]:
         """The passages held under these ids."""
-        return {str(document.id): document for document in documents(self.table.find(DOCUMENT_COLUMNS, "id", ids))}
+        return {
+            str(document.id): document
+            for document in documents(self.table.find(DOCUMENT_COLUMNS, "id", ids))
+        }
 
     def sources(self, source_ids: Sequence[str]) -> dict[str, list[Document]]:
         """The passages of records, in their order."""
@@ -160,9 +174,13 @@ class Snapshot:
 
         return _best(candidates, k) if most else []
 
-    def _nearest(self, vector: NDArray[np.float32], k: int, where: str | None, filtered: int | None) -> pa.Table:
+    def _nearest(
+        self, vector: NDArray[np.float32], k: int, where: str | None, filtered: int | None
+    ) -> pa.Table:
         options = nearest(vector, k, self.manifest.encoder.metric, len(self.table), filtered)
-        return self.table.read([*_SCORED_COLUMNS, "_distance"], where, prefilter=True, nearest=options)
+        return self.table.read(
+            [*_SCORED_COLUMNS, "_distance"], where, prefilter=True, nearest=options
+        )
 
     def _similarities(self, rows: pa.Table, vector: NDArray[np.float32]) -> NDArray[np.float64]:
         """The scores (n,) of rows by their whole vectors."""
@@ -181,7 +199,11 @@ class Snapshot:
 
         def candidates(asked: int) -> tuple[pa.Table, NDArray[np.float64], bool]:
             found = self.table.read(
-                [*DOCUMENT_COLUMNS, "_score"], where, prefilter=True, full_text_query=terms_query(terms), limit=asked
+                [*DOCUMENT_COLUMNS, "_score"],
+                where,
+                prefilter=True,
+                full_text_query=terms_query(terms),
+                limit=asked,
             )
             return found, found["_score"].to_numpy().astype(np.float64), len(found) < asked
 
@@ -219,15 +241,19 @@ def _best(candidates: _Candidates, k: int) -> list[Document]:
 def verify(manifest: Manifest, encoder: "Encoder") -> list[str]:
     """Return what is wrong with a published state, one sentence each, with what to do; nothing when it is sound.
 
-    Reads the whole table of passages, compares what is counted in the tables, the indexes and the manifest, and
-    encodes a few passages again.
+    Reads the whole table of passages, compares what is counted in the tables, the indexes and the
+    manifest, and encodes a few passages again.
     """
     if Manifest.draft(manifest.place) is not None:
         return [
-            f"An update of {manifest.place} is not complete, and questions are answered from the state before it: "
+            f"An update of {manifest.place} is not complete, and questions are answered from the "
+            f"state before it: "
             f"wait until it has ended, or {REMEDY} to finish it."
         ]
-    problems = [f"The source {name!r} was read in part only: index it again." for name in unfinished(manifest.sources)]
+    problems = [
+        f"The source {name!r} was read in part only: index it again."
+        for name in unfinished(manifest.sources)
+    ]
     try:
         passages, records = manifest.table(PASSAGES), manifest.table(RECORDS)
         problems += _count_problems(manifest, passages, records)
@@ -254,7 +280,10 @@ def _count_problems(manifest: Manifest, passages: Table, records: Table) -> Iter
         if listed != held:
             yield f"There are {held:,} {name}, and there should be {listed:,}: {REMEDY}."
     counts = Counts.total(source.counts for source in manifest.sources)
-    if counts.read != counts.indexed + counts.updated + counts.unchanged + counts.deleted + counts.rejected:
+    if (
+        counts.read
+        != counts.indexed + counts.updated + counts.unchanged + counts.deleted + counts.rejected
+    ):
         yield f"What became of the {counts.read:,} records that were read does not add up ({counts})."
 
 
@@ -262,11 +291,14 @@ def _sample_problems(passages: Table, encoder: "Encoder") -> Iterator[str]:
     size = len(passages)
     rows = passages.take(sorted({size * step // SAMPLE for step in range(SAMPLE)}), _SCORED_COLUMNS)
     encoded = encoder.encode_passages([title_and_text(document) for document in documents(rows)])
-    for id, held, now in zip(rows["id"].to_pylist(), stored_vectors(rows["vector"]), encoded, strict=True):
+    for id, held, now in zip(
+        rows["id"].to_pylist(), stored_vectors(rows["vector"]), encoded, strict=True
+    ):
         likeness = float(now @ held / np.linalg.norm(now) / np.linalg.norm(held))
         # Also where it is not a number.
         if not likeness >= LEAST_LIKENESS:
             yield (
-                f"The passage {id!r} has a vector that its text no longer gives (cosine {likeness:.3f}): build again "
+                f"The passage {id!r} has a vector that its text no longer gives (cosine "
+                f"{likeness:.3f}): build again "
                 "with this encoder."
             )

@@ -65,7 +65,9 @@ _TERMS: dict[str, Any] = {
     "max_token_length": None,
     "with_position": False,
 }
-_SCALAR = dict.fromkeys(("id", "source_id", "year"), "BTREE") | dict.fromkeys(LABELLED, "LABEL_LIST")
+_SCALAR = dict.fromkeys(("id", "source_id", "year"), "BTREE") | dict.fromkeys(
+    LABELLED, "LABEL_LIST"
+)
 
 
 _used_by: int | None = None
@@ -77,7 +79,8 @@ def _refuse_after_fork() -> None:
     _used_by = _used_by or os.getpid()
     if _used_by != os.getpid():
         raise KnowledgeBaseError(
-            "This process was forked from one that had used a knowledge base, and would hang: start processes by the "
+            "This process was forked from one that had used a knowledge base, and would hang: "
+            "start processes by the "
             'method "spawn" or "forkserver", or use no knowledge base before the fork.'
         )
 
@@ -100,7 +103,9 @@ class Table:
     def create(cls, uri: str, schema: pa.Schema) -> Self:
         """Make an empty table, in the place of whatever is there."""
         _refuse_after_fork()
-        lance.write_dataset(schema.empty_table(), uri, mode="overwrite", data_storage_version="stable")
+        lance.write_dataset(
+            schema.empty_table(), uri, mode="overwrite", data_storage_version="stable"
+        )
         return cls(uri)
 
     @classmethod
@@ -132,12 +137,23 @@ class Table:
     def pages(self, columns: Sequence[str], **options: Any) -> Iterator[pa.RecordBatch]:
         """Some columns of all rows, in order, little by little."""
         with self.errors():
-            yield from self.data.scanner(columns=list(columns), scan_in_order=True, **options).to_batches()
+            yield from self.data.scanner(
+                columns=list(columns), scan_in_order=True, **options
+            ).to_batches()
 
-    def find(self, columns: Sequence[str], by: str, values: Iterable[object], also: str | None = None) -> pa.Table:
+    def find(
+        self, columns: Sequence[str], by: str, values: Iterable[object], also: str | None = None
+    ) -> pa.Table:
         """Some columns of the rows that have one of the values in the column `by`."""
-        found = [self.read(columns, f"{part} AND ({also})" if also else part) for part in _parts(by, values)]
-        return pa.concat_tables(found) if found else self.data.schema.empty_table().select(list(columns))
+        found = [
+            self.read(columns, f"{part} AND ({also})" if also else part)
+            for part in _parts(by, values)
+        ]
+        return (
+            pa.concat_tables(found)
+            if found
+            else self.data.schema.empty_table().select(list(columns))
+        )
 
     def take(self, places: Sequence[int], columns: Sequence[str]) -> pa.Table:
         """Some columns of the rows at some places, counted from 0."""
@@ -149,7 +165,9 @@ class Table:
         with self._alone():
             if isinstance(rows, list):
                 operation = lance.LanceOperation.Append(rows)
-                self.data = lance.LanceDataset.commit(self.data, operation, read_version=self.version)
+                self.data = lance.LanceDataset.commit(
+                    self.data, operation, read_version=self.version
+                )
             else:
                 self.data.insert(rows)
 
@@ -182,7 +200,9 @@ class Table:
         with self.errors():
             yield
         if self.version > before + 1:
-            raise KnowledgeBaseError(f"{self.uri} is written to by another process, too: wait until it has ended.")
+            raise KnowledgeBaseError(
+                f"{self.uri} is written to by another process, too: wait until it has ended."
+            )
 
     @contextmanager
     def errors(self) -> Iterator[None]:
@@ -197,7 +217,8 @@ class Table:
                 raise
             what = str(error).split(", /", 1)[0].strip()
             raise KnowledgeBaseError(
-                f"{self.uri} cannot be used ({what}): free space or permissions if that is what it says; else run the "
+                f"{self.uri} cannot be used ({what}): free space or permissions if that is what it "
+                f"says; else run the "
                 "index command again, or build the knowledge base in another folder."
             ) from error
 
@@ -232,21 +253,23 @@ def _effort() -> float:
     except ValueError:
         effort = 0
     if not 1 <= effort <= 100:
-        raise InputError(f"{EFFORT_VARIABLE} is {given!r}: set it to a number from 1 (the default) to 100.")
+        raise InputError(
+            f"{EFFORT_VARIABLE} is {given!r}: set it to a number from 1 (the default) to 100."
+        )
     return effort
 
 
 def _partitions(rows: int) -> int:
-    # As many must be looked into for a recall, however many there are (docs/benchmarks.md): more, smaller ones leave
-    # less to read, and training compares with more of them.
+    # As many must be looked into for a recall, however many there are (docs/benchmarks.md): more,
+    # smaller ones leave less to read, and training compares with more of them.
     return round(math.pow(rows, 0.6) / 11)
 
 
 def bring_up_to_date(table: Table, metric: Metric, trained: int) -> int:
     """Index all rows of a table of passages; on how many the vector index was trained.
 
-    New rows become a segment of each index; only when many have come and gone are the segments merged, and what is
-    left of deleted rows is removed.
+    New rows become a segment of each index; only when many have come and gone are the segments
+    merged, and what is left of deleted rows is removed.
     """
     with table.errors():
         rows, data = len(table), table.data
@@ -287,7 +310,10 @@ def index_vectors(data: Any, metric: Metric, rows: int) -> None:
 def indexed(table: Table) -> dict[str, int]:
     """How many rows each index has, by its column."""
     with table.errors():
-        return {index.field_names[0]: index.num_rows_indexed or 0 for index in table.data.describe_indices()}
+        return {
+            index.field_names[0]: index.num_rows_indexed or 0
+            for index in table.data.describe_indices()
+        }
 
 
 def index_columns(table: Table, columns: Sequence[str]) -> None:
@@ -304,9 +330,14 @@ def _merge_if_many_changed(table: Table, rows: int) -> None:
         return
     fragments = {fragment.fragment_id: fragment.metadata for fragment in data.get_fragments()}
     deleted = sum(fragment.num_deletions for fragment in fragments.values())
-    segments = [segment for index in indexes if index.name == "terms_idx" for segment in index.segments]
+    segments = [
+        segment for index in indexes if index.name == "terms_idx" for segment in index.segments
+    ]
     largest = max(
-        (sum(fragments[id].num_rows for id in segment.fragment_ids if id in fragments) for segment in segments),
+        (
+            sum(fragments[id].num_rows for id in segment.fragment_ids if id in fragments)
+            for segment in segments
+        ),
         default=0,
     )
     merged = len(segments) >= MOST_SEGMENTS or deleted + rows - largest > MOST_CHANGED * rows
@@ -325,7 +356,9 @@ def check(table: Table, metric: Metric) -> None:
     for column in ("id", "source_id"):
         table.find([column], column, [""])
     dimension = table.data.schema.field("vector").type.list_size
-    table.read(["_distance"], nearest=nearest(np.ones(dimension, np.float32), 1, metric, len(table)))
+    table.read(
+        ["_distance"], nearest=nearest(np.ones(dimension, np.float32), 1, metric, len(table))
+    )
 
 
 def terms_query(terms: list[str]) -> MatchQuery:

@@ -2,9 +2,9 @@
 
 A term is a run of letters or a number, folded to plain lower-case letters, spelled the American way
 and stemmed. Splitting where letters meet digits, hyphens or Greek letters gives `IL-6`, `IL6` and
-`IL 6`, or `TNF-α` and `TNF alpha`, the same terms.
-Function words are left out as running text writes them (`all`, `who`, `no`), but not in capitals (`ALL`, `WHO`, `NO`),
-where they are names; `A` stays for vitamin A and hepatitis A.
+`IL 6`, or `TNF-α` and `TNF alpha`, the same terms. Function words are left out as running text
+writes them (`all`, `who`, `no`), but not in capitals (`ALL`, `WHO`, `NO`), where they are names;
+`A` stays for vitamin A and hepatitis A.
 """
 
 import re
@@ -29,9 +29,9 @@ _GREEK_NAMES = """
 """
 _GREEK = dict(zip(_GREEK_LETTERS, _GREEK_NAMES.split(), strict=True))
 # Some British journals write the decimal point as a raised dot: 0·05.
-_SPELLED_OUT = {ord(form): f" {name} " for letter, name in _GREEK.items() for form in (letter, letter.upper())} | {
-    ord("·"): "."
-}
+_SPELLED_OUT = {
+    ord(form): f" {name} " for letter, name in _GREEK.items() for form in (letter, letter.upper())
+} | {ord("·"): "."}
 _ACCENTS_AND_INVISIBLES = re.compile("[\u0300-\u036f\u00ad\u200b-\u200d\u2060\ufeff]")
 _TERM = re.compile(r"\d+(?:\.\d+)*|[^\W\d_]+")
 _ASCII_TERM = re.compile(r"\d+(?:\.\d+)*|[A-Za-z]+")
@@ -92,7 +92,9 @@ def tokenize(text: str) -> list[str]:
     if text.isascii():
         words = _ASCII_TERM.findall(text)
     else:
-        text = _ACCENTS_AND_INVISIBLES.sub("", unicodedata.normalize("NFKD", text)).translate(_SPELLED_OUT)
+        text = _ACCENTS_AND_INVISIBLES.sub("", unicodedata.normalize("NFKD", text)).translate(
+            _SPELLED_OUT
+        )
         words = _TERM.findall(text)
     return list(filter(None, map(_term, words)))
 
@@ -100,7 +102,9 @@ def tokenize(text: str) -> list[str]:
 class TermStatistics:
     """How often terms occur in a corpus. Passages without any term do not count."""
 
-    def __init__(self, n_documents: int, n_terms: int, document_frequency: Callable[[str], int]) -> None:
+    def __init__(
+        self, n_documents: int, n_terms: int, document_frequency: Callable[[str], int]
+    ) -> None:
         """Take the number of passages and of their terms, and a function that counts the passages with a term."""
         self.n_documents = n_documents
         self.average_length = n_terms / n_documents if n_documents else 0.0
