@@ -172,7 +172,10 @@ def main() -> None:
         work = Path(folder)
         encoder = CachedEncoder(load_encoder("minilm"), given.cache or work)
         rows = measure_tokens(given.data, given.questions, encoder, work / "base")
-    title = f"Input tokens a question, {given.questions} PubMedQA questions; the paper's ratio at k = 8: {PAPER_RATIO:.2f}"
+    title = (
+        f"Input tokens a question, {given.questions} PubMedQA questions; "
+        f"the paper's ratio at k = 8: {PAPER_RATIO:.2f}"
+    )
     show(title, rows, dict.fromkeys(("ratio", "estimated ratio", "ratio verified"), ".2f"), ",.0f")
     write(given.json, {"questions": given.questions, "paper_ratio_k8": PAPER_RATIO, "rows": rows})
 

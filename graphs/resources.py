@@ -147,11 +147,9 @@ def size(settings: Settings) -> str | None:
     if settings.document is None and settings.knowledge_base == DEMO:
         return None
     searched = _searched(settings, None)
-    if settings.document is not None:
-        passages, day = (
-            len(searched.chunks),
-            date.fromtimestamp(_modified(settings.document)).isoformat(),
-        )  # type: ignore[union-attr]
+    if settings.document is not None and isinstance(searched, LongDocumentRetriever):
+        passages = len(searched.chunks)
+        day = date.fromtimestamp(_modified(settings.document)).isoformat()
     elif isinstance(searched, KnowledgeBase):
         passages, day = len(searched), searched.manifest.updated[:10]
     else:
