@@ -51,7 +51,6 @@ from briefcontext.graphs.routing import compare_rankings, decide_route, with_pre
 from briefcontext.graphs.settings import IOU, Settings, current_settings
 from briefcontext.graphs.state import Partition, State
 from briefcontext.knowledge.store.filters import Filters
-from briefcontext.knowledge.study_type import with_study_types
 from briefcontext.retrievers.ranking_retriever import RankingRetriever
 from briefcontext.retrievers.rankings import BM25Pool, TwoRankings, order_preserving
 
@@ -130,7 +129,7 @@ class Nodes:
             searched = Searched(name=None, version=None, updated=None)
             settings = settings.model_copy(update={"top_k": len(found)})
         documents, retracted = without_retracted(found, settings)
-        documents = with_study_types([encodable_document(document) for document in documents])
+        documents = [encodable_document(document) for document in documents]
         emit(Retrieved(event="retrieved", documents=len(documents)))
         # A thread keeps its state between runs, and the reducers would add to it.
         return {

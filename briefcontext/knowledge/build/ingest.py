@@ -17,7 +17,6 @@ from briefcontext.knowledge.chunking import CHUNK_TOKENS, chunk_document
 from briefcontext.knowledge.sources.source import Deletion, Entry, Reject, VectorDocument
 from briefcontext.knowledge.store.manifest import Counts
 from briefcontext.knowledge.store.passages import NewPassage
-from briefcontext.knowledge.study_type import with_study_types
 
 if TYPE_CHECKING:
     from briefcontext.knowledge.encoders import Encoder
@@ -120,7 +119,7 @@ class Ingest:
         for record in records:
             state = self._held.state(record.source_id)
             if state is None or state.digest != record.digest:
-                record.passages = self._passages_of(record)
+                record.passages = list(self._chunks(record))
         self._held.look_up_ids([id for record in records for id in record.ids])
         outcomes: dict[int, Counter[str]] = {}
         for self._source, item in checked:
@@ -179,7 +178,7 @@ class Ingest:
     def _replace(self, record: Record, *, held: bool) -> Outcome:
         """Replace what is held of a record, unless its passages have ids of others."""
         if not record.passages:
-            record.passages = self._passages_of(record)
+            record.passages = list(self._chunks(record))
             self._held.look_up_ids(record.ids)
         ids = record.ids
         if len(set(ids)) < len(ids) or any(
@@ -214,10 +213,6 @@ class Ingest:
                         item.position, f"{name} has a vector with values that are not finite."
                     )
         return item
-
-    def _passages_of(self, record: Record) -> list[Part]:
-        documents, vectors = zip(*self._chunks(record), strict=True)
-        return list(zip(with_study_types(documents), vectors, strict=True))
 
     def _chunks(self, record: Record) -> Iterator[Part]:
         chunks = 0

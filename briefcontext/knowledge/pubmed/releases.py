@@ -21,8 +21,9 @@ from numpy.typing import NDArray
 
 from briefcontext.errors import KnowledgeBaseError, first_line
 from briefcontext.knowledge.pubmed.download import Downloads
+from briefcontext.knowledge.sources.limited import LimitedFile, ReadLimits
 from briefcontext.knowledge.sources.pubmed_xml import read_pubmed_xml
-from briefcontext.knowledge.sources.source import Entry, VectorDocument, open_content
+from briefcontext.knowledge.sources.source import Entry, VectorDocument
 from briefcontext.knowledge.store.filters import NO_FILTERS, Filters, matches
 from briefcontext.knowledge.store.manifest import Place
 
@@ -296,15 +297,16 @@ class ReleaseSource:
         ahead: Future[Path] | None = None
         if self._following is not None:
             ahead = self._mirror.download(self._following).start(self._following.name)
-        self.size = path.stat().st_size
-        with open_content(path) as (stream, position):
-            for entry in read_pubmed_xml(stream):
-                self.read += 1
-                self.consumed = position()
-                if isinstance(entry, Document) and not self._is_wanted(entry):
-                    self.left_out += 1
-                    continue
-                yield self._with_vector(entry)
+        # A process of its own parses while passages are encoded and written.
+        file = LimitedFile(path, read_pubmed_xml, name=self.name, reading=[], limits=ReadLimits())
+        self.size = file.size
+        for entry in file.entries():
+            self.read += 1
+            self.consumed = file.consumed
+            if isinstance(entry, Document) and not self._is_wanted(entry):
+                self.left_out += 1
+                continue
+            yield self._with_vector(entry)
         downloads.done(self.name)
         if self._report is not None:
             self._report(self)

@@ -1,7 +1,8 @@
 """Search filters, and their SQL conditions."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from langchain_core.documents import Document
 
@@ -92,9 +93,13 @@ def _label(name: str, text: str) -> str:
     return written(text).casefold()
 
 
-def labels_of(document: Document) -> dict[str, list[str]]:
-    """Return the labels of a document for each of the columns `LABELLED`."""
-    known = normalised(document.metadata)
+def labels_of(document: Document, known: Mapping[str, Any]) -> dict[str, list[str]]:
+    """Return the labels of a document for each of the columns `LABELLED`.
+
+    Args:
+        document: the document.
+        known: its metadata as `normalised` returns them.
+    """
     texts = {
         **known,
         "publication_types": f"{known.get('publication_types', '')};{study_type(document) or ''}",
@@ -103,14 +108,10 @@ def labels_of(document: Document) -> dict[str, list[str]]:
     return {name: labels(name, texts.get(name)) for name in LABELLED}
 
 
-def year_of(document: Document) -> int | None:
-    """Return the year of a document."""
-    return year_in(str(normalised(document.metadata).get("year", "")))
-
-
 def matches(document: Document, filters: Filters) -> bool:
     """Return whether the filters let a document through."""
-    year, known = year_of(document), labels_of(document)
+    metadata = normalised(document.metadata)
+    year, known = year_in(str(metadata.get("year", ""))), labels_of(document, metadata)
     if filters.first_year is not None and (year is None or year < filters.first_year):
         return False
     if filters.last_year is not None and (year is None or year > filters.last_year):

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from briefcontext.errors import KnowledgeBaseError, needing
 from briefcontext.knowledge.encoders.encoder import title_and_text, title_of, titled_text
-from briefcontext.knowledge.sources.publication import normalised
-from briefcontext.knowledge.store.filters import LABELLED, Filters, labels_of, year_of
+from briefcontext.knowledge.sources.publication import normalised, year_in
+from briefcontext.knowledge.store.filters import LABELLED, Filters, labels_of
 from briefcontext.knowledge.store.manifest import (
     PASSAGES,
     RECORDS,
@@ -130,8 +130,8 @@ def _row(passage: NewPassage) -> dict[str, Any]:
         "length": len(terms),
         "kind": str(metadata.get("kind", "")),
         "retracted": bool(metadata.get("retracted", False)),
-        "year": year_of(document),
-        **labels_of(document),
+        "year": year_in(str(known.get("year", ""))),
+        **labels_of(document, known),
     }
 
 
