@@ -268,7 +268,7 @@ async def test_a_model_answers_and_its_failure_is_told(
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--top-k", "0"], "Error: Settings cannot be used: top_k = 0"),
+        (["--top-k", "0"], "Error: --top-k 0: "),
         (["--kb", "nowhere"], "Error: There is no knowledge base at nowhere: build one with "),
         (["--document", "nowhere.txt"], "Error: There is no file nowhere.txt."),
         (["--model", "nobody"], "Error: Model 'nobody' does not name its provider."),

@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
-from briefcontext.errors import InputError
+from briefcontext.errors import InputError, plain
 
 if TYPE_CHECKING:
+    from pydantic import ValidationError
+
     from briefcontext.graphs.settings import Settings
 
 _Command = TypeVar("_Command", bound=Callable[..., None])
@@ -200,6 +202,8 @@ def settings_of(**given: Any) -> "Settings":
     Raises:
         InputError: a value out of its range, a document beside a knowledge base.
     """
+    from pydantic import ValidationError
+
     from briefcontext.graphs.settings import Settings
 
     if given.get("document") is not None:
@@ -209,9 +213,25 @@ def settings_of(**given: Any) -> "Settings":
     arguments = {name: given.pop(option, None) for name, option in _MODEL_ARGUMENTS.items()}
     arguments = {name: value for name, value in arguments.items() if value is not None}
     given["model_arguments"] = arguments | (values(given.get("model_arguments") or []) or {})
-    return Settings(
-        **{name: value for name, value in given.items() if value not in (None, [], (), {})}
-    )
+    chosen = {name: value for name, value in given.items() if value not in (None, [], (), {})}
+    try:
+        return Settings(**chosen)
+    except InputError as error:
+        if isinstance(error.__cause__, ValidationError):
+            raise InputError(_option_problems(error.__cause__)) from error
+        raise
+
+
+def _option_problems(error: "ValidationError") -> str:
+    """Return the problems of settings under the names of their options."""
+    problems = []
+    for problem in error.errors():
+        name = str(problem["loc"][0]) if problem["loc"] else ""
+        declared = SETTINGS[name][1].param_decls if name in SETTINGS else ()
+        option = declared[0] if declared else f"--{name.replace('_', '-')}"
+        message = plain(problem["msg"]).rstrip(".")
+        problems.append(f"{option} {problem['input']!s:.100}: {message}.")
+    return " ".join(problems)
 
 
 def assignments(given: list[str], what: str, form: str) -> dict[str, str]:
