@@ -8,22 +8,27 @@ from typing_extensions import TypedDict
 from briefcontext import Answer, graph
 
 
-class Letter(TypedDict, total=False):
-    """The state of the outer graph. It shares `question` and `answer` with BriefContext."""
+class Case(TypedDict):
+    """The input of the outer graph."""
 
     patient: str
     question: str
+
+
+class Letter(Case):
+    """The state of the outer graph. It shares `question` and `answer` with BriefContext."""
+
     answer: Answer
     letter: str
 
 
-def write_letter(state: Letter) -> Letter:
+def write_letter(state: Letter) -> dict[str, str]:
     """Write a letter that names the sources of the answer."""
     sources = ", ".join(reference["title"] for reference in state["answer"]["references"])
     return {"letter": f"Dear {state['patient']},\n{state['answer']['text']}\nSources: {sources}"}
 
 
-builder = StateGraph(Letter)
+builder = StateGraph(Letter, input_schema=Case)
 builder.add_node("literature", graph)
 builder.add_node("write_letter", write_letter)
 builder.add_edge(START, "literature")
@@ -32,7 +37,7 @@ builder.add_edge("write_letter", END)
 letters = builder.compile(checkpointer=InMemorySaver())
 
 config: RunnableConfig = {"configurable": {"thread_id": "letter-1"}}
-case: Letter = {"patient": "Ms A", "question": "Which drug is first choice for type 2 diabetes?"}
+case: Case = {"patient": "Ms A", "question": "Which drug is first choice for type 2 diabetes?"}
 for part in letters.stream(case, config, stream_mode="custom", subgraphs=True, version="v2"):
     if part["type"] == "custom":
         print("event:", part["data"]["event"])
