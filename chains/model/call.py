@@ -26,7 +26,7 @@ from briefcontext.chains.model.chat_model import (
     without_streaming,
 )
 from briefcontext.chains.model.event_loop import on_loop
-from briefcontext.chains.model.limits import CallBudget, limiter_for
+from briefcontext.chains.model.limits import CallBudget, call_slot
 from briefcontext.chains.model.reply import Cut, cut_message, cut_off, cut_warning, reply_words
 from briefcontext.chains.model.secrets import keys_of, redacted
 from briefcontext.chains.model.usage import ModelCall
@@ -178,14 +178,13 @@ class Model:
         return self._whole
 
     async def _call(self, request: Request, model: Runnable[Any, Any], budget: CallBudget) -> Reply:
-        limiter = limiter_for(self._limiter_key)
         for attempt in range(budget.max_retries + 1):
             message: AIMessage | None = None
             started: float | None = None
             wait: float | None = None
             try:
                 try:
-                    async with limiter.slot(budget.limits):
+                    async with call_slot(self._limiter_key, budget.limits):
                         # A provider's own timeout bounds the gaps between bytes at best, so the
                         # whole call is timed.
                         async with asyncio.timeout(budget.timeout):
