@@ -1,6 +1,7 @@
 """Limits on model calls: places in flight, and calls that start in a minute."""
 
 import asyncio
+from itertools import pairwise
 
 import pytest
 
@@ -83,7 +84,7 @@ async def test_a_call_that_fails_or_is_cancelled_frees_its_place() -> None:
 
 async def test_calls_of_one_model_start_evenly_spaced() -> None:
     times = await start_times("model", CallLimits(requests_per_minute=600), 4)
-    gaps = [later - earlier for earlier, later in zip(times, times[1:], strict=False)]
+    gaps = [later - earlier for earlier, later in pairwise(times)]
     assert times[0] < 0.1
     assert all(gap >= 0.09 for gap in gaps)
 
