@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, BaseMessage
-from langchain_core.runnables import Runnable, RunnableConfig, RunnableSequence
+from langchain_core.runnables import Runnable, RunnableConfig
 from langchain_core.utils.json_schema import dereference_refs
 from pydantic import BaseModel
 from tenacity import AsyncRetrying
@@ -29,6 +29,7 @@ from briefcontext.chains.model.chat_model import (
 from briefcontext.chains.model.event_loop import on_loop
 from briefcontext.chains.model.limits import CallBudget, call_slot
 from briefcontext.chains.model.reply import Cut, cut_message, cut_off, cut_warning, reply_words
+from briefcontext.chains.model.reply_cache import from_cache
 from briefcontext.chains.model.secrets import keys_of, redacted
 from briefcontext.chains.model.usage import ModelCall
 from briefcontext.errors import ModelCallError, ModelError, ModelSetupError
@@ -158,18 +159,13 @@ class Model:
         return self._record_models[request.record]
 
     def _bound(self, record: type[BaseModel]) -> Runnable[Any, Any]:
-        """Return the model as it is asked for records, without the parser that LangChain puts behind it."""
+        """Return the model as it is asked for records."""
         method = "function_calling" if self._structured_output == "tools" else "json_schema"
         # All in one piece: not every server follows references.
-        schema = {
-            name: part
-            for name, part in dereference_refs(record.model_json_schema()).items()
-            if name != "$defs"
-        }
+        schema = dereference_refs(record.model_json_schema())
+        schema.pop("$defs", None)
         try:
-            structured = self._whole.with_structured_output(schema, method=method)
-            if isinstance(structured, RunnableSequence):
-                return structured.first
+            return self._whole.with_structured_output(schema, method=method, include_raw=True)
         except (NotImplementedError, TypeError, ValueError):
             pass
         if self._decided:
@@ -207,7 +203,8 @@ class Model:
                 # A provider's own timeout bounds the gaps between bytes at best.
                 async with asyncio.timeout(budget.timeout):
                     started = time.time()
-                    message = await model.ainvoke(list(request.messages), _config(request, attempt))
+                    reply = await model.ainvoke(list(request.messages), _config(request, attempt))
+                    message = _raw(reply)
         except Exception as error:
             message = cut_message(error)
             if message is None:
@@ -243,26 +240,30 @@ class Model:
     def _record(
         self, request: Request, message: AIMessage | None, attempt: int, started: float
     ) -> ModelCall:
-        usage: dict[str, Any] = dict((message.usage_metadata if message else None) or {})
-        # LangChain marks a reply from its cache with a total cost of zero.
-        cached = usage.get("total_cost") == 0
-        empty = message is None or not reply_words(message)
-        if cached:
-            usage = {}
+        cached = message is not None and from_cache(message)
+        status: Literal["ok", "failed", "cached"] = "cached" if cached else "ok"
+        if message is None or not reply_words(message):
+            status = "failed"
+        usage = None if message is None or cached else message.usage_metadata
+        details = usage.get("input_token_details") if usage else None
         return ModelCall(
             stage=request.stage,
             model=self.name,
-            status="cached" if cached else "failed" if empty else "ok",
+            status=status,
             attempt=attempt,
             input_characters=request.characters,
-            input_tokens=int(usage.get("input_tokens", 0)),
-            cached_input_tokens=int(
-                (usage.get("input_token_details") or {}).get("cache_read") or 0
-            ),
-            output_tokens=int(usage.get("output_tokens", 0)),
+            input_tokens=usage["input_tokens"] if usage else 0,
+            cached_input_tokens=(details or {}).get("cache_read") or 0,
+            output_tokens=usage["output_tokens"] if usage else 0,
             started=started,
             ended=time.time(),
         )
+
+
+def _raw(reply: Any) -> AIMessage:
+    """Return a model's message, also from the form that structured output gives it."""
+    message: AIMessage = reply["raw"] if isinstance(reply, dict) else reply
+    return message
 
 
 def _by_profile(chat: BaseChatModel) -> StructuredOutput:

@@ -59,14 +59,12 @@ def open_chat_model(
         raise MissingExtraError(
             f"Model {name!r} needs a package that is not installed: pip install langchain-ollama"
         )
+    # The caller makes retries and counts them.
+    kwargs.setdefault("max_retries", 0)
     if max_output_tokens is not None:
         kwargs[_MOST_TOKENS.get(provider, "max_tokens")] = max_output_tokens
     try:
         chat: BaseChatModel = init_chat_model(model, model_provider=provider, **kwargs)
-        if "max_retries" in type(chat).model_fields:
-            # Retries are made, counted and shown by the caller; a client that made its own would
-            # hide them.
-            chat = init_chat_model(model, model_provider=provider, **{"max_retries": 0, **kwargs})
     except ImportError as error:
         raise MissingExtraError(
             f"Model {name!r} needs a package that is not installed: {one_line(error)}"
@@ -120,20 +118,10 @@ def model_key(chat: BaseChatModel) -> str:
 
 def address(chat: BaseChatModel) -> str:
     """Return the base URL that a model's calls go to; empty where that is not known."""
-    # OpenAI's client and Ollama's know their address best; other integrations have it in a field.
-    private = (chat.__pydantic_private__ or {}).get("_client")
-    clients = (
-        getattr(chat, "root_client", None),
-        getattr(chat, "root_async_client", None),
-        private,
-    )
-    inner = getattr(private, "_client", None)
-    known = [getattr(client, "base_url", None) for client in (*clients, inner)]
-    known += [
-        getattr(chat, name, None)
-        for name in sorted(type(chat).model_fields)
-        if _ADDRESS_FIELD.search(name)
-    ]
+    # OpenAI's client knows it also where the environment sets it; others have it in a field.
+    fields = sorted(filter(_ADDRESS_FIELD.search, type(chat).model_fields))
+    known = [getattr(getattr(chat, "root_client", None), "base_url", None)]
+    known += [getattr(chat, name, None) for name in fields]
     return " ".join(dict.fromkeys(str(each) for each in known if each))
 
 
