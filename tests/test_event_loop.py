@@ -3,6 +3,7 @@
 import asyncio
 import contextvars
 import os
+import signal
 import threading
 import time
 from typing import Any
@@ -59,7 +60,7 @@ def test_an_error_is_the_callers_and_the_loop_goes_on(error: type[BaseException]
     assert wait_for(thread()).is_alive()
 
 
-async def test_who_is_cancelled_goes_on_when_the_work_has_ended() -> None:
+async def test_a_caller_that_is_cancelled_cancels_its_work_and_waits_for_its_end() -> None:
     begun, ended = threading.Event(), threading.Event()
 
     async def endless() -> None:
@@ -75,6 +76,27 @@ async def test_who_is_cancelled_goes_on_when_the_work_has_ended() -> None:
     task.cancel()
     await asyncio.wait([task])
     assert task.cancelled()
+    assert ended.is_set()
+
+
+def test_ctrl_c_cancels_the_work_and_waits_for_its_end() -> None:
+    # A process that was started in the background ignores the signal.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    ended = threading.Event()
+
+    async def endless() -> None:
+        os.kill(os.getpid(), signal.SIGINT)
+        try:
+            await asyncio.Event().wait()
+        finally:
+            await asyncio.sleep(0.01)
+            ended.set()
+
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            wait_for(endless())
+    finally:
+        signal.signal(signal.SIGINT, before)
     assert ended.is_set()
 
 

@@ -219,7 +219,6 @@ def test_a_form_that_was_decided_is_kept_to(
     [
         ("The input is not acceptable to us", 2),
         ("context_length_exceeded: at most 8192 tokens fit", 1),
-        ("This model's maximum context length is 4096 tokens", 1),
     ],
 )
 def test_a_request_refused_for_another_reason_is_an_error_in_the_providers_words_and_changes_nothing(
@@ -387,7 +386,7 @@ def test_retry_after_is_honoured(
     assert len(server.calls) == 2
     if seconds is None:
         assert len(waits) == 1
-        assert 1 <= waits[0] <= 2
+        assert 0 <= waits[0] <= 2
     else:
         assert waits == [seconds]
 
@@ -418,8 +417,7 @@ def test_waits_double_up_to_a_bound(
         wait_for(Model(chat).ask(HELLO, CallBudget(retry_wait=1, max_retries=9)))
     assert len(waits) == 9
     for attempt, wait in enumerate(waits):
-        bound = min(MAX_WAIT, 2.0**attempt)
-        assert bound / 2 <= wait <= bound
+        assert 0 <= wait <= min(MAX_WAIT, 2.0**attempt)
 
 
 @pytest.mark.parametrize("status", [401, 402, 404])

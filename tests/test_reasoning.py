@@ -26,12 +26,10 @@ from tests.openai_server import Call, OpenAIServer, Reply, faithful
 THOUGHT = 'Quotes:\n[X] a stray thought.\nConflict: yes\nNO ANSWER: is it? {"relevant": false} Choice: A.\n'
 THINKING = {
     "think": f"<think>{THOUGHT}</think>\n\n",
-    "thinking, upper case": f"<THINKING>{THOUGHT}</THINKING>\n",
-    "thought, of Gemini and Gemma": f"<thought>{THOUGHT}</thought>\n",
-    "reasoning": f"\n<reasoning>{THOUGHT}</reasoning>",
     "unopened": f"{THOUGHT}</think>\n\n",
     "twice": f"<think>{THOUGHT}</think><think>{THOUGHT}</think>",
     "one in the other": f"<think>{THOUGHT}<think>again</think> and on.</think>",
+    "after a line": f"\n<think>{THOUGHT}</think>",
     "empty": "<think>\n\n</think>\n\n",
 }
 DOCUMENTS = assign_keys(QUESTION, make_documents(4, about=0))
@@ -97,10 +95,6 @@ def test_a_model_that_thinks_aloud_gives_the_answer_of_one_that_does_not(
             ["Hm. ", "Well.", "</thi", "nk> It ", "helps."],
             [("Hm. ", 1), ("Well.", 1), ("It ", 2), ("helps.", 2)],
         ),
-        (
-            ["It helps ", "(<think></thi", "nk> is a tag)."],
-            [("It helps ", 1), ("(<think>", 1), ("</think> is a tag).", 1)],
-        ),
     ],
 )
 def test_tokens_of_a_thought_are_not_those_of_the_answer(
@@ -140,7 +134,7 @@ def test_a_reply_that_is_nothing_but_a_thought_is_an_empty_one(
     assert {call["status"] for call in budget.calls} == {"failed"}
 
 
-TAGS = ["<think>", "</think>", "<thinking>", "</Thinking>", "<reasoning>", "</reasoning>"]
+TAGS = ["<think>", "</think>"]
 OTHERS = ["<", ">", "/", "th", "ink", "It helps. ", "\n", " ", "a<b", "</document>"]
 WORDS = st.lists(st.sampled_from([*TAGS, *OTHERS]), max_size=12).map("".join)
 

@@ -13,6 +13,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 
 from briefcontext.chains.model.event_loop import wait_for
+from briefcontext.chains.model.reply_cache import from_cache
 from briefcontext.commands.terminal import Interrupted, counted, printable, printable_line
 from briefcontext.errors import ModelCallError
 from briefcontext.graphs.events import AnswerToken, AnswerTokens, Event
@@ -149,7 +150,10 @@ class SoFar(BaseCallbackHandler):
         message = (
             getattr(response.generations[0][0], "message", None) if response.generations else None
         )
-        self._calls[run_id] = getattr(message, "usage_metadata", None) or {}
+        if message is not None and from_cache(message):
+            del self._calls[run_id]
+        else:
+            self._calls[run_id] = getattr(message, "usage_metadata", None) or {}
 
     def on_llm_error(self, error: BaseException, *, run_id: Any, **_: Any) -> None:
         """Note that a provider refused it; one that was given up is still counted as dropped."""
@@ -161,10 +165,7 @@ class SoFar(BaseCallbackHandler):
         return f"Interrupted after {time.monotonic() - self._began:.1f} s. {done} {self._cost()}"
 
     def _cost(self) -> str:
-        # LangChain marks a reply from its cache with a total cost of zero.
-        calls = [
-            usage for usage in self._calls.values() if usage is None or usage.get("total_cost") != 0
-        ]
+        calls = list(self._calls.values())
         if not calls:
             return "No model was called."
         tokens = [

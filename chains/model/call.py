@@ -1,7 +1,7 @@
 """One call of a chat model, with retries, limits, structured output and a record of its usage."""
 
 import asyncio
-import random
+import itertools
 import time
 from asyncio import sleep
 from collections.abc import Mapping, Sequence
@@ -10,35 +10,38 @@ from typing import Any, Literal
 
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, BaseMessage
-from langchain_core.runnables import Runnable, RunnableConfig, RunnableSequence
+from langchain_core.runnables import Runnable, RunnableConfig
 from langchain_core.utils.json_schema import dereference_refs
 from pydantic import BaseModel
+from tenacity import AsyncRetrying
+from tenacity.wait import wait_random_exponential
 
 from briefcontext.chains.model.chat_model import (
     RefusedError,
     address,
-    asked_wait,
     counting_streamed_tokens,
+    failure,
     model_key,
     model_name,
     open_chat_model,
-    what_failed,
     without_streaming,
 )
 from briefcontext.chains.model.event_loop import on_loop
-from briefcontext.chains.model.limits import CallBudget, limiter_for
+from briefcontext.chains.model.limits import CallBudget, call_slot
 from briefcontext.chains.model.reply import Cut, cut_message, cut_off, cut_warning, reply_words
+from briefcontext.chains.model.reply_cache import from_cache
 from briefcontext.chains.model.secrets import keys_of, redacted
 from briefcontext.chains.model.usage import ModelCall
-from briefcontext.errors import ModelCallError, ModelError, ModelSetupError, one_line
+from briefcontext.errors import ModelCallError, ModelError, ModelSetupError
 from briefcontext.prompts import BUNDLED, Prompts
+from briefcontext.retries import PassingError, retry_policy
 
 CHARACTERS_PER_TOKEN = 3.0
-"""Fewer than any usual tokenizer's on English medical text (about 4), so that estimates err on the safe side."""
+"""Fewer than tokenizers take of English medical text (about 4), so that estimates are too high."""
 MAX_WAIT = 60.0
-"""Seconds; the longest pause before a retry that the provider does not ask for."""
+"""Seconds; the longest wait before a retry where the provider asks for none."""
 MAX_ASKED_WAIT = 300.0
-"""Seconds; a provider that asks for a longer pause is not waited for."""
+"""Seconds; a call whose provider asks for a longer wait fails."""
 
 StructuredOutput = Literal["auto", "json_schema", "tools", "prompt"]
 """How a model is asked for a record: `json_schema`: the provider holds it to the schema; `tools`: as the arguments of
@@ -156,18 +159,13 @@ class Model:
         return self._record_models[request.record]
 
     def _bound(self, record: type[BaseModel]) -> Runnable[Any, Any]:
-        """Return the model as it is asked for records, without the parser that LangChain puts behind it."""
+        """Return the model as it is asked for records."""
         method = "function_calling" if self._structured_output == "tools" else "json_schema"
         # All in one piece: not every server follows references.
-        schema = {
-            name: part
-            for name, part in dereference_refs(record.model_json_schema()).items()
-            if name != "$defs"
-        }
+        schema = dereference_refs(record.model_json_schema())
+        schema.pop("$defs", None)
         try:
-            structured = self._whole.with_structured_output(schema, method=method)
-            if isinstance(structured, RunnableSequence):
-                return structured.first
+            return self._whole.with_structured_output(schema, method=method, include_raw=True)
         except (NotImplementedError, TypeError, ValueError):
             pass
         if self._decided:
@@ -178,95 +176,94 @@ class Model:
         return self._whole
 
     async def _call(self, request: Request, model: Runnable[Any, Any], budget: CallBudget) -> Reply:
-        limiter = limiter_for(self._limiter_key)
-        for attempt in range(budget.max_retries + 1):
-            message: AIMessage | None = None
-            started: float | None = None
-            wait: float | None = None
-            try:
-                try:
-                    async with limiter.slot(budget.limits):
-                        # A provider's own timeout bounds the gaps between bytes at best, so the
-                        # whole call is timed.
-                        async with asyncio.timeout(budget.timeout):
-                            started = time.time()
-                            message = await model.ainvoke(
-                                list(request.messages), _config(request, attempt)
-                            )
-                except Exception as error:
-                    message = cut_message(error)
-                    if message is None:
-                        raise
-                if reply := self._reply(message, request):
-                    return reply
-                failure = "the reply was empty."
-            except Exception as error:  # noqa: BLE001 - what a provider's client raises is not known
-                failure, wait = self._judge(error, budget), asked_wait(error)
-            finally:
-                if started is not None:
-                    budget.calls.append(self._record(request, message, attempt, started))
-            if attempt < budget.max_retries:
-                longest = min(MAX_WAIT, budget.retry_wait * 2**attempt)
-                pause = random.uniform(longest / 2, longest) if wait is None else wait
-                if pause > MAX_ASKED_WAIT:
-                    raise ModelCallError(
-                        f"{self.name} asks to wait {pause:,.0f} s before the next call. Try again "
-                        f"later."
-                    )
-                await sleep(pause)
-        times = "once" if budget.max_retries == 0 else f"{budget.max_retries + 1} times"
-        raise ModelCallError(f"{self.name} was called {times} and failed. The last time: {failure}")
+        """Make a call, and make it again while that may help."""
+        tries = budget.max_retries + 1
+        backoff = wait_random_exponential(multiplier=budget.retry_wait, max=MAX_WAIT)
+        attempts = itertools.count(1)
 
-    def _reply(self, message: AIMessage, request: Request) -> Reply | None:
-        """Return what a message says; None when that is nothing.
+        async def attempt() -> Reply:
+            return await self._attempt(request, model, budget, next(attempts))
 
-        Raises:
-            ModelCallError: it was cut off before it said anything, as it would be again.
-        """
+        try:
+            return await AsyncRetrying(sleep=sleep, **retry_policy(tries, backoff))(attempt)
+        except PassingError as error:
+            times = "once" if tries == 1 else f"{tries} times"
+            raise ModelCallError(
+                f"{self.name} was called {times} and failed. The last time: {error}"
+            ) from error
+
+    async def _attempt(
+        self, request: Request, model: Runnable[Any, Any], budget: CallBudget, attempt: int
+    ) -> Reply:
+        """Make a call once, and record it."""
+        message: AIMessage | None = None
+        started: float | None = None
+        try:
+            async with call_slot(self._limiter_key, budget.limits):
+                # A provider's own timeout bounds the gaps between bytes at best.
+                async with asyncio.timeout(budget.timeout):
+                    started = time.time()
+                    reply = await model.ainvoke(list(request.messages), _config(request, attempt))
+                    message = _raw(reply)
+        except Exception as error:
+            message = cut_message(error)
+            if message is None:
+                raise self._failure(error, budget) from error
+        finally:
+            if started is not None:
+                budget.calls.append(self._record(request, message, attempt, started))
+        return self._reply(message, request)
+
+    def _reply(self, message: AIMessage, request: Request) -> Reply:
         words, cut = reply_words(message), cut_off(message)
         if words or (cut and request.record is not None):
             return Reply(words, cut)
         if cut:
             raise ModelCallError(cut_warning(cut, f"The reply of {self.name}"))
-        return None
+        raise PassingError("the reply was empty.")
 
-    def _judge(self, error: Exception, budget: CallBudget) -> str:
-        """Say in words what failed, if trying again may help; raise what it means otherwise."""
-        if isinstance(error, ModelCallError | ModelSetupError):
-            raise error
-        if failure := what_failed(error):
-            raised, words = failure
-            raise raised(words.format(model=self.name, error=one_line(error))) from error
+    def _failure(self, error: Exception, budget: CallBudget) -> Exception:
         if isinstance(error, TimeoutError) and not str(error):
-            return f"no reply in time; a call may take {budget.timeout:g} s."
-        told = f"{type(error).__name__}: {one_line(error)}"
+            return PassingError(f"no reply in time; a call may take {budget.timeout:g} s.")
+        meaning = failure(error, self.name)
+        if not isinstance(meaning, PassingError):
+            return meaning
+        if meaning.wait is not None and meaning.wait > MAX_ASKED_WAIT:
+            return ModelCallError(
+                f"{self.name} asks to wait {meaning.wait:,.0f} s before the next call. Try again "
+                "later."
+            )
         if getattr(error, "status_code", None) is None and (url := address(self.chat)):
-            return f"{told} Check that a chat model's server answers at {url}."
-        return told
+            return PassingError(f"{meaning} Check that a chat model's server answers at {url}.")
+        return meaning
 
     def _record(
         self, request: Request, message: AIMessage | None, attempt: int, started: float
     ) -> ModelCall:
-        usage: dict[str, Any] = dict((message.usage_metadata if message else None) or {})
-        # LangChain marks a reply from its cache with a total cost of zero.
-        cached = usage.get("total_cost") == 0
-        empty = message is None or not reply_words(message)
-        if cached:
-            usage = {}
+        cached = message is not None and from_cache(message)
+        status: Literal["ok", "failed", "cached"] = "cached" if cached else "ok"
+        if message is None or not reply_words(message):
+            status = "failed"
+        usage = None if message is None or cached else message.usage_metadata
+        details = usage.get("input_token_details") if usage else None
         return ModelCall(
             stage=request.stage,
             model=self.name,
-            status="cached" if cached else "failed" if empty else "ok",
-            attempt=attempt + 1,
+            status=status,
+            attempt=attempt,
             input_characters=request.characters,
-            input_tokens=int(usage.get("input_tokens", 0)),
-            cached_input_tokens=int(
-                (usage.get("input_token_details") or {}).get("cache_read") or 0
-            ),
-            output_tokens=int(usage.get("output_tokens", 0)),
+            input_tokens=usage["input_tokens"] if usage else 0,
+            cached_input_tokens=(details or {}).get("cache_read") or 0,
+            output_tokens=usage["output_tokens"] if usage else 0,
             started=started,
             ended=time.time(),
         )
+
+
+def _raw(reply: Any) -> AIMessage:
+    """Return a model's message, also from the form that structured output gives it."""
+    message: AIMessage = reply["raw"] if isinstance(reply, dict) else reply
+    return message
 
 
 def _by_profile(chat: BaseChatModel) -> StructuredOutput:
@@ -281,7 +278,7 @@ def _config(request: Request, attempt: int) -> RunnableConfig:
     metadata: dict[str, Any] = {
         "stage": request.stage,
         "partition": request.partition,
-        "attempt": attempt + 1,
+        "attempt": attempt,
     }
     metadata |= {
         "again": request.again,

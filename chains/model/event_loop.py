@@ -1,73 +1,62 @@
-"""The one event loop of this process on which models are called, and the ways onto it.
+"""The background event loop on which all models are called, and the ways onto it.
 
-One loop keeps one limit on calls in flight, and the connections of a model's client, which belong
-to a loop, are used
-by all callers: by threads, and by event loops that come and go.
+The connections of a model's client belong to one loop, while callers come from threads and from
+event loops that end.
 """
 
 import asyncio
-import os
 import threading
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Coroutine, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
-from queue import SimpleQueue
-from typing import Any, Generic, TypeVar
+from typing import Any, TypeVar
 
 from briefcontext.errors import InputError
 
 T = TypeVar("T")
 
+_BLOCKING_CALLS = 256
+"""Threads for models and retrievers that have only a synchronous side."""
+_CLEANUP_SECONDS = 1.0
+"""The wait for interrupted work to end."""
+
 
 def wait_for(work: Coroutine[Any, Any, T]) -> T:
-    """Run a coroutine on the loop, in this context, and wait for it in this thread; Ctrl-C cancels it.
+    """Run a coroutine on the loop, in this context, and wait for it; Ctrl-C cancels it.
 
     Raises:
-        InputError: this thread is the loop's own.
+        InputError: this is the loop's own thread.
     """
     if _running() is _event_loop():
         work.close()
         raise InputError(
-            "A synchronous method was called in the thread of the event loop that makes the model "
-            "calls, where it "
-            "would wait for itself. Use the async methods there, or another thread."
+            "A synchronous method was called on the event loop of the model calls, where it would "
+            "wait for itself. Use the async methods, or another thread."
         )
-    # A queue in C: Ctrl-C in the midst of Python's own could leave its lock held.
-    ended: SimpleQueue[None] = SimpleQueue()
-    started = _Work(work, lambda: ended.put(None))
+    future, ended = _start(work)
     try:
-        ended.get()
+        return future.result()
     except BaseException:
-        started.cancel()
-        if not started.outcome.done():
-            ended.get()
+        future.cancel()
+        ended.wait(_CLEANUP_SECONDS)
         raise
-    return started.outcome.result()
 
 
 async def on_loop(work: Coroutine[Any, Any, T]) -> T:
-    """Run a coroutine on the loop, in this context, from any event loop; when cancelled, return once it has ended."""
+    """Run a coroutine on the loop, in this context, from any event loop."""
     if _running() is _event_loop():
         return await work
-    caller = asyncio.get_running_loop()
-    ended = caller.create_future()
-
-    def tell() -> None:
-        with suppress(RuntimeError):  # its event loop is closed: nobody waits any more
-            caller.call_soon_threadsafe(ended.set_result, None)
-
-    started = _Work(work, tell)
+    future, ended = _start(work)
     try:
-        await asyncio.wait([ended])
+        return await asyncio.wrap_future(future)
     except asyncio.CancelledError:
-        started.cancel()
-        await asyncio.wait([ended])
+        # The record of a call is complete only when the call has ended.
+        await asyncio.to_thread(ended.wait, _CLEANUP_SECONDS)
         raise
-    return started.outcome.result()
 
 
 async def together(works: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
-    """Await several coroutines at the same time, all to their end; return what each did, or raise the first error."""
+    """Await all coroutines to their end; return their results, or raise the first error."""
     results = await asyncio.gather(*works, return_exceptions=True)
     for result in results:
         if isinstance(result, BaseException):
@@ -75,51 +64,17 @@ async def together(works: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
     return [result for result in results if not isinstance(result, BaseException)]
 
 
-class _Work(Generic[T]):
-    """A coroutine that runs on the loop, in the context in which this is made, and tells when it has ended."""
+def _start(work: Coroutine[Any, Any, T]) -> tuple[Future[T], threading.Event]:
+    """Start a coroutine on the loop; a cancelled future is done before its work has ended."""
+    ended = threading.Event()
 
-    def __init__(self, coroutine: Coroutine[Any, Any, T], tell: Callable[[], object]) -> None:
-        self._coroutine = coroutine
-        self._task: asyncio.Task[T] | None = None
-        self.outcome: Future[T] = Future()
-        self.outcome.add_done_callback(lambda _: tell())
-        self._loop = _event_loop()
-        self._loop.call_soon_threadsafe(self._start)
-
-    def _start(self) -> None:
-        self._task = self._loop.create_task(self._coroutine)
-        self._task.add_done_callback(self._end)
-
-    def _end(self, task: "asyncio.Task[T]") -> None:
-        # The task dies here, on the loop: in the main thread a Ctrl-C that fell into its clean-up
-        # would be lost.
-        self._task = None
+    async def run() -> T:
         try:
-            self.outcome.set_result(task.result())
-        except BaseException as error:  # noqa: BLE001 - raised again for whoever waits
-            self.outcome.set_exception(error)
+            return await work
+        finally:
+            ended.set()
 
-    def cancel(self) -> None:
-        self._loop.call_soon_threadsafe(lambda: self._task and self._task.cancel())
-
-
-class _Threads(ThreadPoolExecutor):
-    """Starts a thread for whatever blocks: no call waits for one, and none that hangs keeps the process alive."""
-
-    def submit(self, function: Any, /, *args: Any, **kwargs: Any) -> "Future[Any]":
-        future: Future[Any] = Future()
-
-        def work() -> None:
-            if future.set_running_or_notify_cancel():
-                try:
-                    result = function(*args, **kwargs)
-                except BaseException as error:  # noqa: BLE001 - raised again where the result is asked for
-                    future.set_exception(error)
-                else:
-                    future.set_result(result)
-
-        threading.Thread(target=work, daemon=True).start()
-        return future
+    return asyncio.run_coroutine_threadsafe(run(), _event_loop()), ended
 
 
 def _running() -> asyncio.AbstractEventLoop | None:
@@ -129,37 +84,28 @@ def _running() -> asyncio.AbstractEventLoop | None:
         return None
 
 
-_loop: asyncio.AbstractEventLoop | None = None
+class _LoopThread(threading.Thread):
+    def __init__(self) -> None:
+        super().__init__(name="model calls", daemon=True)
+        self.loop = asyncio.new_event_loop()
+        self.loop.set_default_executor(ThreadPoolExecutor(_BLOCKING_CALLS, "blocking"))
+
+    def run(self) -> None:
+        while True:
+            # A task that raises one of these keeps it for its caller.
+            with suppress(KeyboardInterrupt, SystemExit):
+                self.loop.run_forever()
+
+
+_thread: _LoopThread | None = None
 _starting = threading.Lock()
 
 
 def _event_loop() -> asyncio.AbstractEventLoop:
-    global _loop
-    if _loop is not None:
-        return _loop
+    global _thread
     with _starting:
-        if _loop is None:
-            _loop = asyncio.new_event_loop()
-            _loop.set_default_executor(_Threads())
-            threading.Thread(
-                target=_run_forever, args=[_loop], name="model calls", daemon=True
-            ).start()
-        return _loop
-
-
-def _run_forever(loop: asyncio.AbstractEventLoop) -> None:
-    while True:
-        with suppress(
-            KeyboardInterrupt, SystemExit
-        ):  # raised by a task, which keeps it for whoever waits for it
-            loop.run_forever()
-
-
-def _forget() -> None:
-    """Begin anew in a forked process, where the loop's thread is missing."""
-    global _loop, _starting
-    _loop, _starting = None, threading.Lock()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forget)
+        # In a forked process no thread is alive but its own.
+        if _thread is None or not _thread.is_alive():
+            _thread = _LoopThread()
+            _thread.start()
+        return _thread.loop

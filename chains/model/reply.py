@@ -8,117 +8,80 @@ from typing import Any, Literal
 from langchain_core.messages import AIMessage, BaseMessage
 
 Cut = Literal["the token limit", "a content filter", "a broken connection"]
-"""What cut a reply off."""
+"""The reason why a reply was cut off."""
 
-_REASON_FIELDS = ("finish_reason", "stop_reason", "stopReason", "done_reason")
-"""OpenAI, Gemini, Mistral and Cohere; Anthropic; Bedrock; Ollama."""
-# Searched for, and not compared: the pieces of a stream that each carry the reason are put together
-# as one word.
-_LIMIT = re.compile(r"length|max_?(?:output_?|new_?)?tokens|context_window", re.IGNORECASE)
-_FILTER = re.compile(
-    r"content_?filter|safety|recitation|blocklist|prohibited|spii|model_armor|guardrail|refusal|toxic",
-    re.IGNORECASE,
-)
+_REASONS = ("finish_reason", "stop_reason", "stopReason", "done_reason", "incomplete_details")
+"""The usual name; Anthropic's; Bedrock's; Ollama's; that of OpenAI's Responses API."""
+_LIMITS = ("length", "tokens", "context_window")
+_FILTERS = ("filter", "safety", "prohibited", "guardrail", "refusal", "toxic")
 
-_MENDING: dict[Cut, str] = {
-    "the token limit": "Open the model with a higher limit of output tokens (max_tokens; num_predict and num_ctx in "
-    "Ollama), or use one that writes less.",
+_ADVICE: dict[Cut, str] = {
+    "the token limit": "Open the model with a higher limit of output tokens (max_tokens; "
+    "num_predict and num_ctx in Ollama), or use one that writes less.",
     "a content filter": "Ask in other words, or use a model without that filter.",
     "a broken connection": "Ask again.",
 }
 
 
 def cut_off(message: BaseMessage) -> Cut | None:
-    """Return what cut a reply off, by the reason that its provider gives; None for a whole one.
-
-    The last piece that OpenAI's protocol streams says why the reply ends.
-    """
-    given = message.response_metadata
-    details = given.get("incomplete_details")
-    reasons = [given.get(name) for name in _REASON_FIELDS] + [
-        details.get("reason") if isinstance(details, dict) else None
-    ]
-    reason = " ".join(
-        str(getattr(reason, "name", reason)) for reason in reasons if reason is not None
-    )
-    if given == {"model_provider": "openai"}:
+    """Return why a reply was cut off, by its provider's finish reason; None for a whole one."""
+    metadata = message.response_metadata
+    if metadata == {"model_provider": "openai"}:
+        # The last piece of a stream has the reason.
         return "a broken connection"
-    return (
-        "the token limit"
-        if _LIMIT.search(reason)
-        else "a content filter"
-        if _FILTER.search(reason)
-        else None
-    )
+    # A stream may repeat the reason, which LangChain then joins.
+    reason = " ".join(str(metadata.get(name, "")) for name in _REASONS).lower()
+    if any(word in reason for word in _LIMITS):
+        return "the token limit"
+    if any(word in reason for word in _FILTERS):
+        return "a content filter"
+    return None
 
 
 def cut_warning(cut: Cut, what: str) -> str:
     """Say that something was cut off, and how to mend it."""
-    return f"{what} was cut off by {cut}, so that its end is missing. {_MENDING[cut]}"
+    return f"{what} was cut off by {cut}, so that its end is missing. {_ADVICE[cut]}"
 
 
 def cut_message(error: Exception) -> AIMessage | None:
-    """Return the reply that OpenAI's client threw away because it was cut off; None for any other error."""
+    """Return the cut reply that OpenAI's client raises as an error; None for any other error."""
     from openai import ContentFilterFinishReasonError, LengthFinishReasonError
 
     if not isinstance(error, ContentFilterFinishReasonError | LengthFinishReasonError):
         return None
     reason = "length" if isinstance(error, LengthFinishReasonError) else "content_filter"
-    completion = error.completion
-    text = (
-        (completion.choices[0].message.content or "") if completion and completion.choices else ""
-    )
-    message = AIMessage(text, response_metadata={"finish_reason": reason})
-    if completion and (usage := completion.usage):
+    message = AIMessage("", response_metadata={"finish_reason": reason})
+    if error.completion and error.completion.choices:
+        message.content = error.completion.choices[0].message.content or ""
+    if error.completion and (usage := error.completion.usage):
         details = usage.prompt_tokens_details
         message.usage_metadata = {
             "input_tokens": usage.prompt_tokens,
             "output_tokens": usage.completion_tokens,
             "total_tokens": usage.total_tokens,
-            "input_token_details": {
-                "cache_read": (details.cached_tokens if details else None) or 0
-            },
+            "input_token_details": {"cache_read": (details and details.cached_tokens) or 0},
         }
     return message
 
 
-_THOUGHTS = ("think", "thinking", "thought", "reasoning")
-_TAG = re.compile(rf"<(?P<closing>/?)(?P<name>{'|'.join(_THOUGHTS)})>", re.IGNORECASE)
-_TAGS = tuple(f"<{closing}{name}>" for name in _THOUGHTS for closing in ("", "/"))
+_OPENING, _CLOSING = "<think>", "</think>"
 
 
 def without_reasoning(text: str, *, unfinished: bool = False) -> str:
-    """Return a reply without the reasoning before it; empty where it is nothing but an unfinished thought.
-
-    Tags count where models write them: at the beginning. Further on they may be words of a document
-    that are quoted. Only a closing tag without an opening one ends what the chat template has
-    begun, unless the reply begins as JSON: then all that stands before it was a thought.
+    """Return a reply without its reasoning, which ends with the last `</think>`.
 
     Args:
-        text: the reply, or as much of it as is there. unfinished: whether there is more to come, so
-            that what may be the beginning of a tag is held back.
+        text: the reply. It is empty without its reasoning where that has no end.
+        unfinished: whether more of the reply comes, so that a tag that has begun is left out.
     """
-    if unfinished and any(
-        tag.startswith(text[(last := text.rfind("<")) :].lower()) for tag in _TAGS
-    ):
-        text = text[:last]
-    begin, within, opened = 0, "", 0
-    for tag in _TAG.finditer(text):
-        name, closing, said = (
-            tag["name"].lower(),
-            bool(tag["closing"]),
-            text[begin : tag.start()].lstrip(),
-        )
-        if within:
-            ends_thought = closing and name == within
-        elif not said and not closing:
-            within, ends_thought = name, False
-        else:
-            ends_thought = closing and not opened and said[:1] not in ("{", "[", "`")
-            opened = max(0, opened + (-1 if closing else 1))
-        if ends_thought:
-            begin, within, opened = tag.end(), "", 0
-    return "" if within else text[begin:].lstrip() if begin else text
+    if unfinished:
+        begun = text.rfind("<")
+        if any(tag.startswith(text[begun:]) for tag in (_OPENING, _CLOSING)):
+            text = text[:begun]
+    _, closing, words = text.rpartition(_CLOSING)
+    if words.lstrip().startswith(_OPENING):
+        return ""
+    return words.lstrip() if closing else text
 
 
 def reply_words(message: AIMessage) -> str:

@@ -29,6 +29,15 @@ _HEADER = 72
 """Bytes of SQLite's header up to the end of the application id, its last four."""
 
 
+_FROM_CACHE = "briefcontext_cache"
+"""In the metadata of a reply: whether it comes from this cache."""
+
+
+def from_cache(message: BaseMessage) -> bool:
+    """Return whether a reply comes from a `ReplyCache`, so that no call was made."""
+    return bool(message.response_metadata.get(_FROM_CACHE))
+
+
 class ReplyCache(BaseCache):
     """Keeps replies in an SQLite file, except those that were cut off or say nothing: another try may do better.
 
@@ -83,11 +92,12 @@ class ReplyCache(BaseCache):
             row = database.execute(
                 "SELECT reply FROM replies WHERE key = ?", [self._key(prompt, llm_string)]
             ).fetchone()
-        return (
-            [ChatGeneration(message=message) for message in messages_from_dict(json.loads(row[0]))]
-            if row
-            else None
-        )
+        if row is None:
+            return None
+        messages = messages_from_dict(json.loads(row[0]))
+        for message in messages:
+            message.response_metadata[_FROM_CACHE] = True
+        return [ChatGeneration(message=message) for message in messages]
 
     def update(self, prompt: str, llm_string: str, return_val: Sequence[Generation]) -> None:
         """Keep a reply."""

@@ -20,7 +20,7 @@ from briefcontext.chains.llm_reader import LLMReader
 from briefcontext.chains.model.call import Model, Request
 from briefcontext.chains.model.chat_model import open_chat_model, without_streaming
 from briefcontext.chains.model.limits import CallBudget
-from briefcontext.chains.model.reply_cache import ReplyCache
+from briefcontext.chains.model.reply_cache import ReplyCache, from_cache
 from briefcontext.chains.question import Question
 from briefcontext.chains.reader import Draft, Extraction
 from briefcontext.errors import ModelCallError
@@ -240,8 +240,7 @@ class CallTrace(BaseCallbackHandler):
                     output_tokens=made,
                     context_tokens=round(context * given),
                     served_model=str(message.response_metadata.get("model_name") or ""),
-                    # LangChain marks a reply from its cache with a total cost of zero.
-                    kept=usage.get("total_cost") == 0,
+                    kept=from_cache(message),
                 )
             )
 

@@ -11,16 +11,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tenacity import (
-    RetryCallState,
-    Retrying,
-    retry_if_exception_type,
-    stop_after_attempt,
-    wait_exponential,
-)
+from tenacity import Retrying, wait_exponential
 
 from briefcontext.errors import KnowledgeBaseError, first_line, retry_after
 from briefcontext.knowledge.sources.source import DAMAGED_GZIP
+from briefcontext.retries import PassingError, may_pass, retry_policy
 
 if TYPE_CHECKING:
     import httpx2
@@ -34,14 +29,6 @@ FIRST_WAIT, LONGEST_WAIT = 1.0, 60.0
 """Seconds before another try; each wait is twice as long as the one before."""
 _BLOCK = 1 << 20
 _CHECKSUM = re.compile(r"\b[0-9a-f]{32}\b")
-
-
-class _Broken(Exception):
-    """A download that may succeed when it is tried again, after some seconds that the server asks for."""
-
-    def __init__(self, problem: str, wait: float = 0.0) -> None:
-        super().__init__(problem)
-        self.wait = wait
 
 
 class Downloads:
@@ -143,7 +130,7 @@ class Downloads:
             ):
                 if reply.status_code == 416:  # Everything was there, and is not what it should be.
                     partial.unlink()
-                    raise _Broken("its parts do not fit together")
+                    raise PassingError("its parts do not fit together")
                 _check(reply)
                 tag.write_text(
                     str(reply.headers.get("ETag") or reply.headers.get("Last-Modified") or "")
@@ -153,7 +140,7 @@ class Downloads:
                         file.write(block)
             if problem := _damage(partial, name, expected):
                 partial.unlink()
-                raise _Broken(problem)
+                raise PassingError(problem)
             partial.rename(path)
             tag.unlink(missing_ok=True)
         except OSError as error:
@@ -175,29 +162,19 @@ class Downloads:
     def _tried(self, name: str, ask: Any) -> Any:
         """Return the result of a request, which is repeated if it breaks."""
         retrying = Retrying(
-            retry=retry_if_exception_type(_Broken),
-            stop=stop_after_attempt(TRIES),
-            wait=_wait,
             before_sleep=lambda state: logger.info(
                 "%s%s: %s; again", self.url, name, state.outcome
             ),
-            reraise=True,
+            **retry_policy(TRIES, wait_exponential(FIRST_WAIT, LONGEST_WAIT)),
         )
         try:
             return retrying(ask)
-        except _Broken as error:
+        except PassingError as error:
             raise KnowledgeBaseError(
                 f"{self.url}{name} could not be read in {TRIES} tries ({error}). Run the command "
                 f"again later: it "
                 "continues from here."
             ) from error
-
-
-def _wait(state: RetryCallState) -> float:
-    """Return the seconds before the next try."""
-    error = state.outcome.exception() if state.outcome else None
-    asked = error.wait if isinstance(error, _Broken) else 0.0
-    return min(max(asked, wait_exponential(FIRST_WAIT)(state)), LONGEST_WAIT)
 
 
 @contextmanager
@@ -218,14 +195,15 @@ def _failures() -> Iterator[None]:
     try:
         yield
     except httpx2.HTTPError as error:
-        raise _Broken(first_line(error)) from error
+        raise PassingError(first_line(error)) from error
 
 
 def _check(reply: "httpx2.Response") -> None:
     """Raise an error for a status that is not a success."""
     status = reply.status_code
-    if status == 429 or status >= 500:
-        raise _Broken(f"HTTP {status}", retry_after(reply.headers.get("Retry-After")) or 0.0)
+    if may_pass(status):
+        wait = retry_after(reply.headers.get("Retry-After"))
+        raise PassingError(f"HTTP {status}", None if wait is None else min(wait, LONGEST_WAIT))
     if status >= 400:
         raise KnowledgeBaseError(
             f"{reply.url} answered HTTP {status}. Check the address, or try again later."

@@ -20,9 +20,11 @@ from weakref import finalize
 
 from langchain_core.documents import Document
 from langchain_core.rate_limiters import BaseRateLimiter, InMemoryRateLimiter
+from tenacity import RetryCallState, Retrying, wait_exponential
 
 from briefcontext.errors import KnowledgeBaseError, retry_after
 from briefcontext.knowledge.sources.source import Reject
+from briefcontext.retries import PassingError, may_pass, retry_policy
 
 logger = logging.getLogger(__name__)
 
@@ -39,10 +41,10 @@ MARGIN = 1.1
 """Requests sent evenly arrive a little unevenly; 10 % more room keeps a server from counting one too many."""
 BATCH = 200
 """Records in one request."""
-PAUSES = (1.0, 2.0, 4.0)
-"""Seconds between tries, where the server asks for no other."""
+TRIES = 4
+"""Tries of a request, after waits of 1, 2 and 4 seconds where the server asks for no other."""
 LONGEST_PAUSE = 60.0
-"""Seconds. A longer Retry-After is for the person to wait, not for the program."""
+"""Seconds; a request whose server asks for a longer wait fails."""
 
 _XML_ERROR = re.compile(rb"<ERROR>(.*?)</ERROR>", re.DOTALL)
 
@@ -58,9 +60,8 @@ class EUtilities:
     NCBI_EMAIL. Neither is ever logged or named in an error: both travel in the body of POST
     requests.
 
-    Overload (HTTP 429 and 5xx), broken connections, timeouts and garbled answers are tried again up
-    to three times, after 1, 2 and 4 seconds or as long as the server's Retry-After says; other
-    threads go on meanwhile.
+    Requests that fail by overload, a broken connection, a timeout or a garbled answer are made
+    again up to three times, while other threads go on.
     """
 
     def __init__(
@@ -149,37 +150,36 @@ class EUtilities:
         return records
 
     def _ask(self, utility: str, fields: dict[str, str], read: Callable[[bytes], _T]) -> _T:
-        """What `read` makes of the answer; it may raise `_Trouble`."""
+        """What `read` makes of the answer; it may raise `PassingError`."""
         identity = {"tool": TOOL, "email": self._email, "api_key": self._api_key}
         sent = {
             "db": "pubmed",
             **fields,
             **{name: value for name, value in identity.items() if value},
         }
-        for usual in (*PAUSES, 0.0):
+
+        def attempt() -> _T:
             self.rate.acquire()
-            try:
-                return read(self._post(utility, sent))
-            except _Trouble as trouble:
-                cause, reason = trouble.__cause__, str(trouble)
-                pause = usual if trouble.retry_after is None else trouble.retry_after
-            if pause > LONGEST_PAUSE:
-                raise KnowledgeBaseError(
-                    f"PubMed wants to be asked again in {pause:.0f} seconds ({self._server}: "
-                    f"{reason}): wait so long, "
-                    "or use a knowledge base on this machine (--kb DIR)."
-                ) from cause
-            if usual:  # a try is left
-                logger.info(
-                    "PubMed: %s failed with %s; again in %g seconds", utility, reason, pause
-                )
-                sleep(pause)
-        raise KnowledgeBaseError(
-            f"PubMed did not answer ({self._server}: {utility} failed {len(PAUSES) + 1} times, the "
-            f"last time with "
-            f"{reason}): check the network, try again later, or use a knowledge base on this "
-            f"machine (--kb DIR)."
-        ) from cause
+            return read(self._post(utility, sent))
+
+        def log(state: RetryCallState) -> None:
+            error = state.outcome.exception() if state.outcome else None
+            logger.info(
+                "PubMed: %s failed with %s; again in %g seconds",
+                utility,
+                error,
+                state.upcoming_sleep,
+            )
+
+        policy = retry_policy(TRIES, wait_exponential(multiplier=1))
+        try:
+            return Retrying(sleep=sleep, before_sleep=log, **policy)(attempt)
+        except PassingError as error:
+            raise KnowledgeBaseError(
+                f"PubMed did not answer ({self._server}: {utility} failed {TRIES} times, the last "
+                f"time with {error}): check the network, try again later, or use a knowledge base "
+                "on this machine (--kb DIR)."
+            ) from error.__cause__
 
     def _post(self, utility: str, sent: dict[str, str]) -> bytes:
         import httpx2
@@ -187,13 +187,19 @@ class EUtilities:
         try:
             response = self._client.post(f"{utility}.fcgi", data=sent)
         except httpx2.TimeoutException as error:
-            raise _Trouble(f"no answer within {self._timeout:g} seconds") from error
+            raise PassingError(f"no answer within {self._timeout:g} seconds") from error
         except httpx2.RequestError as error:
-            raise _Trouble(str(error) or type(error).__name__) from error
+            raise PassingError(str(error) or type(error).__name__) from error
         complaint = self._without_secrets(_complaint(response.content))[:200]
         reason = f"HTTP {response.status_code}" + (f", {complaint!r}" if complaint else "")
-        if response.status_code == 429 or response.status_code >= 500:
-            raise _Trouble(reason, retry_after(response.headers.get("Retry-After")))
+        if may_pass(response.status_code):
+            wait = retry_after(response.headers.get("Retry-After"))
+            if wait is not None and wait > LONGEST_PAUSE:
+                raise KnowledgeBaseError(
+                    f"PubMed wants to be asked again in {wait:.0f} seconds ({self._server}: "
+                    f"{reason}). Wait, or use a knowledge base on this machine (--kb DIR)."
+                )
+            raise PassingError(reason, wait)
         if self._api_key and "api key" in complaint.lower():
             raise KnowledgeBaseError(
                 f"{self._server} refused the API key ({reason}): correct {KEY_VARIABLE}, or "
@@ -205,7 +211,7 @@ class EUtilities:
                 f"{URL_VARIABLE} if it is set, or use a knowledge base on this machine (--kb DIR)."
             )
         if complaint:  # such as "Search Backend failed": these pass
-            raise _Trouble(reason)
+            raise PassingError(reason)
         return response.content
 
     def _without_secrets(self, text: str) -> str:
@@ -215,20 +221,12 @@ class EUtilities:
         return text
 
 
-class _Trouble(Exception):
-    """A request failed in a way that may pass."""
-
-    def __init__(self, reason: str, retry_after: float | None = None) -> None:
-        super().__init__(reason)
-        self.retry_after = retry_after
-
-
 def _pmids(body: bytes) -> list[str]:
     pmids = _json(body)[1].get("idlist")
     if not isinstance(pmids, list) or not all(
         isinstance(pmid, str) and pmid.isdecimal() for pmid in pmids
     ):
-        raise _Trouble("an answer that is not a list of PMIDs in JSON")
+        raise PassingError("an answer that is not a list of PMIDs in JSON")
     return pmids
 
 
@@ -242,7 +240,9 @@ def _entries(body: bytes) -> list[Document | Reject]:
         # A reject of one record says which; any other one means that the rest of the answer is
         # lost.
         if isinstance(entry, Reject) and not entry.position.startswith("record "):
-            raise _Trouble(f"an answer that is not PubMed XML ({entry.position}: {entry.reason})")
+            raise PassingError(
+                f"an answer that is not PubMed XML ({entry.position}: {entry.reason})"
+            )
     return entries
 
 
