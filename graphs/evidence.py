@@ -92,10 +92,10 @@ class Evidence:
         sources = {document_key(document): source_id(document) for document in self.ranking}
         findings = []
         for extraction in self.extractions:
-            finding = " ".join(extraction["finding"].split()) if extraction["quotes"] else ""
+            finding = extraction["finding"] if extraction["quotes"] else ""
             for key, source in sources.items():
                 finding = finding.replace(key, source)
-            findings.append(finding)
+            findings.append(" ".join(finding.split()))
         return findings
 
     def finding(self, document_id: str | None) -> str:
