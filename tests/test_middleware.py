@@ -2,8 +2,6 @@
 
 import asyncio
 import json
-import subprocess
-import sys
 import textwrap
 from collections.abc import Callable
 from pathlib import Path
@@ -559,14 +557,12 @@ def test_faithful_quotes_of_all_documents_are_listed(
     assert titles == [f"Title {place}. src-{place}" for place in range(16)]
 
 
-@pytest.mark.slow
-def test_the_example_of_the_readme_is_typed(tmp_path: Path) -> None:
+def test_the_example_of_the_readme_is_type_checked() -> None:
     root = Path(__file__).parents[1]
     blocks = (root / "README.md").read_text(encoding="utf-8").split("```python\n")[1:]
-    example = next(block for block in blocks if "BriefContextMiddleware" in block)
-    file = tmp_path / "example.py"
-    file.write_text(example.split("```")[0], encoding="utf-8")
-    options = ["--strict", "--follow-imports=silent", "--config-file="]
-    command = [sys.executable, "-m", "mypy", *options, str(file)]
-    result = subprocess.run(command, cwd=root, capture_output=True, text=True)
-    assert result.returncode == 0, result.stdout
+    block = next(block for block in blocks if "BriefContextMiddleware" in block).split("```")[0]
+    example = block.partition("\n\n")[2]
+    assert "create_agent(" in example
+    # `make type` checks this file.
+    checked = (root / "tests" / "user_code.py").read_text(encoding="utf-8")
+    assert textwrap.indent(example, "    ") in checked

@@ -82,6 +82,15 @@ def retrieve(base: KnowledgeBase, folder: Path, store: InMemoryVectorStore) -> l
 tool = briefcontext_tool(settings={"top_k": 8})
 
 
+def agent_of_the_readme() -> object:
+    search = create_retriever_tool(
+        DenseRetriever("demo"), "search", "Finds passages.", response_format="content_and_artifact"
+    )
+    middleware = [BriefContextMiddleware(model="openai:gpt-4o-mini")]
+    agent = create_agent("openai:gpt-4o-mini", [search], middleware=middleware)
+    return agent
+
+
 def agent(store: InMemoryVectorStore, chat: ChatOpenAI) -> object:
     search = create_retriever_tool(
         store.as_retriever(), "search", "Finds.", response_format="content_and_artifact"
