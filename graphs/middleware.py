@@ -112,9 +112,8 @@ class BriefContextCompressor(BaseDocumentCompressor):
     returned whole, with the reason as `error` in their metadata.
 
     Args:
-        model: Chat model that reads, its name as `provider:model`, or a `Reader`. By default the
-            setting `model`.
-        settings: `partition_size`, and the settings of the preflight, of models and of their calls.
+        model: As in `BriefContextMiddleware`.
+        settings: As in `BriefContextMiddleware`.
 
     Raises:
         InputError: An argument cannot be used.
@@ -195,11 +194,21 @@ def _printed(text: str) -> list[Document]:
     try:
         printed: Any = ast.parse(text, mode="eval").body
         return [
-            Document(**{field.arg: ast.literal_eval(field.value) for field in call.keywords})
+            Document(**{field.arg: _literal(field.value) for field in call.keywords})
             for call in printed.elts
         ]
     except (AttributeError, MemoryError, RecursionError, SyntaxError, TypeError, ValueError):
         return []
+
+
+def _literal(node: ast.AST) -> Any:
+    if isinstance(node, ast.Dict):
+        pairs = zip(node.keys, node.values, strict=True)
+        return {_literal(key): _literal(value) for key, value in pairs if key}
+    try:
+        return ast.literal_eval(node)
+    except ValueError:  # Another object in the metadata, such as a date.
+        return ast.unparse(node)
 
 
 def evidence_text(evidence: Evidence) -> str:

@@ -4,6 +4,7 @@ import asyncio
 import json
 import textwrap
 from collections.abc import Callable
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -326,7 +327,10 @@ def through(
 
 def test_a_list_of_documents_is_read_without_an_artifact(chat_model: ChatOpenAI) -> None:
     documents = [
-        Document(page_content=document.page_content, metadata={"source": f'it\'s "{place}"\n'})
+        Document(
+            page_content=document.page_content,
+            metadata={"source": f'it\'s "{place}"\n', "years": {"added": 2020}},
+        )
         for place, document in enumerate(misplaced(16))
     ]
     message = through(BriefContextMiddleware(chat_model), message_of(documents))
@@ -334,6 +338,15 @@ def test_a_list_of_documents_is_read_without_an_artifact(chat_model: ChatOpenAI)
     assert [document.metadata for document in message.artifact["documents"]] == [
         document.metadata for document in documents
     ]
+
+
+def test_metadata_that_is_no_literal_becomes_text(chat_model: ChatOpenAI) -> None:
+    documents = misplaced(16)
+    for document in documents:
+        document.metadata["added"] = date(2020, 1, 1)
+    message = through(BriefContextMiddleware(chat_model), message_of(documents))
+    metadata = message.artifact["documents"][8].metadata
+    assert metadata == documents[8].metadata | {"added": "datetime.date(2020, 1, 1)"}
 
 
 UNTOUCHED: dict[str, Any] = {
