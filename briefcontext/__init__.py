@@ -15,6 +15,10 @@ if TYPE_CHECKING:
         ModelError as ModelError,
     )
     from briefcontext.graphs.graph import build_graph as build_graph, graph as graph
+    from briefcontext.graphs.middleware import (
+        BriefContextCompressor as BriefContextCompressor,
+        BriefContextMiddleware as BriefContextMiddleware,
+    )
     from briefcontext.graphs.settings import Settings as Settings
     from briefcontext.graphs.tool import briefcontext_tool as briefcontext_tool
     from briefcontext.knowledge.build import build_knowledge_base as build_knowledge_base
@@ -36,6 +40,7 @@ __getattr__, __dir__, __all__ = lazy_names(
         "chains.notes": "Note",
         "errors": "BriefContextError InputError KnowledgeBaseError MissingExtraError ModelError",
         "graphs.graph": "build_graph graph",
+        "graphs.middleware": "BriefContextCompressor BriefContextMiddleware",
         "graphs.settings": "Settings",
         "graphs.tool": "briefcontext_tool",
         "knowledge.build": "build_knowledge_base",

@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from typing import Any, Literal
 
 from langchain_core.messages import AIMessageChunk, BaseMessage
@@ -181,7 +182,7 @@ class AnswerTokens:
 
 
 def emit(event: Event) -> None:
-    """Write an event to the `custom` stream of the current run and to the log."""
+    """Write an event to the log, and to the `custom` stream of the current graph run, if any."""
     # Words of questions, documents and models are not logged; errors may quote them.
     values = " ".join(
         f"{name}={value}"
@@ -189,7 +190,9 @@ def emit(event: Event) -> None:
         if name not in ("event", "reason", "error", "question")
     )
     _logger.info("%s %s", event["event"], values)
-    get_stream_writer()(event)
+    # A compressor also runs outside of graphs.
+    with suppress(RuntimeError, KeyError):
+        get_stream_writer()(event)
 
 
 def tell_encoding(passages: int, total: int) -> None:

@@ -17,12 +17,13 @@ from langgraph.graph import END, START, StateGraph
 from langgraph.graph.state import CompiledStateGraph
 from langgraph.types import All, Checkpointer, Command, Durability, Send
 
-from briefcontext.chains.llm_reader import LLMReader
 from briefcontext.chains.reader import Reader
 from briefcontext.errors import InputError
 from briefcontext.graphs.nodes import Nodes, async_node
+from briefcontext.graphs.resources import as_reader
 from briefcontext.graphs.settings import MAX_TOP_K, Settings
 from briefcontext.graphs.state import Input, Output, Partition, State
+from briefcontext.graphs.steps import branches
 from briefcontext.retrievers.ranking_retriever import as_ranking_retriever
 
 if TYPE_CHECKING:
@@ -62,18 +63,7 @@ def take_route(state: State) -> str:
 
 def send_partitions(state: State) -> list[Send]:
     """Start one extraction for each partition, all at once."""
-    return [
-        Send(
-            "extract",
-            Partition(
-                index=index,
-                partitions=len(state["partitions"]),
-                asked=state["asked"],
-                documents=documents,
-            ),
-        )
-        for index, documents in enumerate(state["partitions"])
-    ]
+    return [Send("extract", branch) for branch in branches(state["asked"], state["partitions"])]
 
 
 def build_graph(
@@ -114,7 +104,7 @@ def build_graph(
     if model is not None and reader is not None:
         raise InputError("model and reader are both given. Pass one of them.")
     nodes = Nodes(
-        _reader(reader if model is None else model),
+        as_reader(reader if model is None else model),
         None if retriever is None else as_ranking_retriever(retriever),
         settings,
     )
@@ -151,18 +141,6 @@ def build_graph(
     # By default, `invoke` runs no more extractions at once than the default thread pool has
     # threads (six on two cores). A limit below the number of partitions delays checkpoints.
     return cast("AnswerGraph", graph.with_config(max_concurrency=MAX_TOP_K))
-
-
-def _reader(given: object) -> Reader | None:
-    if isinstance(given, str | BaseChatModel):
-        return LLMReader(given)
-    if given is None or (isinstance(given, Reader) and not isinstance(given, type)):
-        return given
-    raise InputError(
-        f"{given!r:.100} cannot answer. Pass a chat model without bindings or fallbacks, its name "
-        "as provider:model, or as reader= an LLMReader or another Reader; a retriever goes in as "
-        "retriever=. For arguments of the model: LLMReader('provider:model', arguments={…})."
-    )
 
 
 graph = build_graph()

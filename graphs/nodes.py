@@ -20,10 +20,9 @@ from briefcontext.chains.model.usage import ModelCall, Usage, estimate_tokens, s
 from briefcontext.chains.notes import by_level, note
 from briefcontext.chains.passage_reader import PASSAGES
 from briefcontext.chains.question import Question, check_earlier, check_question
-from briefcontext.chains.reader import Draft, Reader, extraction_of
+from briefcontext.chains.reader import Draft, Reader
 from briefcontext.chains.verify import Verifier, cited_passages, verdict_notes
 from briefcontext.errors import InputError, ModelCallError
-from briefcontext.files import encodable
 from briefcontext.graphs import resources
 from briefcontext.graphs.abstention import FILTERED, without_documents, without_evidence
 from briefcontext.graphs.documents import (
@@ -35,24 +34,26 @@ from briefcontext.graphs.documents import (
 from briefcontext.graphs.events import (
     Answered,
     Answering,
-    PartitionDone,
-    PartitionFailed,
-    PartitionStarted,
     Reducing,
     Retrieved,
     Rewritten,
-    RouteDecided,
     Verified,
     Verifying,
     emit,
     tell_encoding,
 )
-from briefcontext.graphs.routing import compare_rankings, decide_route, with_prediction
 from briefcontext.graphs.settings import IOU, Settings, current_settings
 from briefcontext.graphs.state import Partition, State
+from briefcontext.graphs.steps import (
+    check_rankings,
+    emit_route,
+    extract_from,
+    fitting_parts,
+    partition,
+)
 from briefcontext.knowledge.store.filters import Filters
 from briefcontext.retrievers.ranking_retriever import RankingRetriever
-from briefcontext.retrievers.rankings import BM25Pool, TwoRankings, order_preserving
+from briefcontext.retrievers.rankings import order_preserving
 
 READ_AS = "The model read the follow-up as “{question}”. Check that this is what you asked."
 _ONE_CALL = ("vanilla", "order_preserving")
@@ -158,88 +159,36 @@ class Nodes:
 
     def preflight(self, state: State) -> Update:
         """Compare the dense ranking with BM25's and decide the route."""
-        settings = self._settings()
+        settings, asked, documents = self._settings(), state["asked"], state["ranking"]
         retriever = self._searched(state)
-        ranks = None if state["given"] else retriever
-        statistics = None if retriever is None else retriever.term_statistics
-        text, documents = state["asked"]["text"], state["ranking"]
-        if (calibration := resources.calibration(settings)) is None or not documents:
-            preflight = compare_rankings(
-                documents, BM25Pool(documents, statistics).scores(text), settings
-            )
-        else:
-            caution = calibration.check(None if ranks is None else ranks.dense_over, settings.top_k)
-            rankings = TwoRankings.of(text, documents, statistics)
-            compared = compare_rankings(documents, rankings.bm25.tolist(), settings)
-            preflight = with_prediction(compared, calibration.predict(rankings), caution)
-        route, reason = decide_route(
-            preflight, settings, one_ranking=ranks is not None and ranks.ranks_by_bm25
+        preflight, route = check_rankings(
+            asked,
+            documents,
+            settings,
+            statistics=None if retriever is None else retriever.term_statistics,
+            retriever=None if state["given"] else retriever,
         )
         too_long_for = None
-        if (
-            route in _ONE_CALL
-            and len(_parts(self._open_reader(), state, documents, route, settings)) > 1
-        ):
-            too_long_for, route = route, "map_reduce"
-            reason = f"{reason}, but the documents exceed the model's input window"
-        emit(RouteDecided(event="route_decided", route=route, reason=reason, iou=preflight["iou"]))
-        return {
-            "preflight": {**preflight, "reason": reason},
-            "route": route,
-            "too_long_for": too_long_for,
-        }
+        if route in _ONE_CALL:
+            parts = fitting_parts(self._open_reader(), asked, documents, route, settings)
+            if len(parts) > 1:
+                too_long_for, route = route, "map_reduce"
+                preflight["reason"] += ", but the documents exceed the model's input window"
+        emit_route(preflight, route)
+        return {"preflight": preflight, "route": route, "too_long_for": too_long_for}
 
     async def map_fanout(self, state: State) -> Update:
         """Group the documents into partitions (ContextMap) that fit the model's window."""
         settings, reader, documents = self._settings(), await self._reader(), state["ranking"]
-        size = settings.partition_size
-        documents = (
-            order_preserving(documents)
-            if state.get("too_long_for") == "order_preserving"
-            else documents
-        )
-        groups = (documents[i : i + size] for i in range(0, len(documents), size))
-        return {
-            "partitions": [
-                part
-                for group in groups
-                for part in _parts(reader, state, group, "extract", settings)
-            ]
-        }
+        if state.get("too_long_for") == "order_preserving":
+            documents = order_preserving(documents)
+        return {"partitions": partition(reader, state["asked"], documents, settings)}
 
     async def extract(self, branch: Partition) -> Update:
         """Extract from one partition. A failed call becomes a failed extraction."""
-        settings, reader = self._settings(), await self._reader()
-        budget = settings.budget()
-        index, of, documents = branch["index"], branch["partitions"], branch["documents"]
-        emit(
-            PartitionStarted(
-                event="partition_started", index=index, partitions=of, documents=len(documents)
-            )
-        )
-        try:
-            extraction = await reader.aextract(branch["asked"], documents, index, budget)
-        except ModelCallError as error:
-            extraction = extraction_of(index, documents, "failed", error=str(error))
-        status, quotes, failure = (
-            extraction["status"],
-            len(extraction["quotes"]),
-            extraction["error"] or "",
-        )
-        if status == "failed":
-            emit(
-                PartitionFailed(event="partition_failed", index=index, partitions=of, error=failure)
-            )
-        else:
-            emit(
-                PartitionDone(
-                    event="partition_done", index=index, partitions=of, status=status, quotes=quotes
-                )
-            )
-        return {
-            "extractions": [{**extraction, "finding": encodable(extraction["finding"])}],
-            "calls": budget.calls,
-        }
+        budget = self._settings().budget()
+        extraction = await extract_from(await self._reader(), branch, budget)
+        return {"extractions": [extraction], "calls": budget.calls}
 
     async def reduce(self, state: State) -> Update:
         """Answer from the partitions with evidence (ContextReduce), or abstain without any.
@@ -360,17 +309,6 @@ async def _own_question(
     asked = await reader.arewrite(asked, earlier, budget)
     emit(Rewritten(event="rewritten", question=asked["text"]))
     return asked
-
-
-def _parts(
-    reader: Reader, state: State, documents: Sequence[Document], stage: str, settings: Settings
-) -> list[list[Document]]:
-    """Split documents to fit the model's input window, if the reader has one."""
-    divide = getattr(reader, "parts", None)
-    if divide is None:
-        return [list(documents)]
-    parts: list[list[Document]] = divide(state["asked"], documents, stage, settings.budget())
-    return parts
 
 
 def _composed(

@@ -8,6 +8,7 @@ from itertools import accumulate
 from pathlib import Path, PurePath
 
 from langchain_core.documents import Document
+from langchain_core.language_models import BaseChatModel
 
 from briefcontext.chains.answer import Searched
 from briefcontext.chains.articles import related_sources
@@ -215,14 +216,27 @@ def reader(settings: Settings, own_retriever: RankingRetriever | None = None) ->
     return PassageReader(PassageRanker(searched.term_statistics, encoder.name))
 
 
+def as_reader(given: object) -> Reader | None:
+    """Return the reader of a model, a reader as it is, or None. Raises InputError for others."""
+    if isinstance(given, str | BaseChatModel):
+        return LLMReader(given)
+    if given is None or (isinstance(given, Reader) and not isinstance(given, type)):
+        return given
+    raise InputError(
+        f"{given!r:.100} cannot answer. Pass a chat model without bindings or fallbacks, its name "
+        "as provider:model, or as reader= an LLMReader or another Reader; a retriever goes in as "
+        "retriever=. For arguments of the model: LLMReader('provider:model', arguments={…})."
+    )
+
+
 def refuse_ignored(settings: Settings, names: Collection[str], argument: str) -> None:
-    """Raise InputError for settings that have no effect in a graph built with this argument."""
+    """Raise InputError for settings that have no effect beside this argument."""
     fields = type(settings).model_fields
     ignored = [name for name in names if getattr(settings, name) != fields[name].default]
     if ignored:
         raise InputError(
-            f"The graph was built with a {argument}, which ignores {', '.join(sorted(ignored))}. Leave them "
-            f"out, or build the graph without a {argument}."
+            f"A {argument} was passed, which ignores {', '.join(sorted(ignored))}. Leave out these "
+            f"settings, or the {argument}."
         )
 
 

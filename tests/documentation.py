@@ -20,7 +20,8 @@ def scripted_answer(call: Call) -> Reply:
     An agent's model first calls its tool, and a follow-up is rewritten.
     """
     if "tools" in call.body and call.body["messages"][-1]["role"] == "user":
-        return Reply(arguments=json.dumps({"question": QUESTION}))
+        parameters = call.body["tools"][0]["function"]["parameters"]
+        return Reply(arguments=json.dumps({next(iter(parameters["properties"])): QUESTION}))
     if call.stage == "answer" and not call.documents:
         return Reply("Is methotrexate safe in pregnancy?")
     match = _KEY.search(call.prompt)

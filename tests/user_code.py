@@ -5,13 +5,18 @@ from pathlib import Path
 from typing import assert_type
 
 import numpy as np
+from langchain.agents import create_agent
 from langchain_core.documents import Document
+from langchain_core.tools import create_retriever_tool
 from langchain_core.vectorstores import InMemoryVectorStore
+from langchain_openai import ChatOpenAI
 from numpy.typing import NDArray
 
 from briefcontext import (
     Answer,
     BM25Retriever,
+    BriefContextCompressor,
+    BriefContextMiddleware,
     DenseRetriever,
     HybridRetriever,
     KnowledgeBase,
@@ -75,3 +80,28 @@ def retrieve(base: KnowledgeBase, folder: Path, store: InMemoryVectorStore) -> l
 
 
 tool = briefcontext_tool(settings={"top_k": 8})
+
+
+def agent_of_the_readme() -> object:
+    search = create_retriever_tool(
+        DenseRetriever("demo"), "search", "Finds passages.", response_format="content_and_artifact"
+    )
+    middleware = [BriefContextMiddleware(model="openai:gpt-4o-mini")]
+    agent = create_agent("openai:gpt-4o-mini", [search], middleware=middleware)
+    return agent
+
+
+def agent(store: InMemoryVectorStore, chat: ChatOpenAI) -> object:
+    search = create_retriever_tool(
+        store.as_retriever(), "search", "Finds.", response_format="content_and_artifact"
+    )
+    middleware = [
+        BriefContextMiddleware(model="openai:gpt-4o-mini", tools=["search"]),
+        BriefContextMiddleware(chat, {"papers": "\n\n"}, Settings(partition_size=8)),
+    ]
+    return create_agent("openai:gpt-4o-mini", [search, tool], middleware=middleware)
+
+
+async def compress(chat: ChatOpenAI, documents: list[Document]) -> Sequence[Document]:
+    compressor = BriefContextCompressor(chat, settings={"partition_size": 8})
+    return await compressor.acompress_documents(documents, "Is it so?")
