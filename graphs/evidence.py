@@ -29,7 +29,6 @@ from briefcontext.graphs.steps import (
     extract_from,
     partition,
 )
-from briefcontext.knowledge.study_type import with_study_types
 from briefcontext.retrievers.ranking_retriever import as_ranking
 
 _PLACE = "briefcontext_place"
@@ -141,7 +140,7 @@ async def find_evidence(
         for place, document in enumerate(documents)
         if document.page_content.strip()
     ]
-    ranking = with_study_types([encodable_document(document) for document in as_ranking(placed)])
+    ranking = [encodable_document(document) for document in as_ranking(placed)]
     preflight, route = await asyncio.to_thread(check_rankings, question, ranking, settings)
     emit_route(preflight, route)
     if route != "map_reduce":
