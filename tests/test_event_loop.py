@@ -85,7 +85,8 @@ def test_ctrl_c_cancels_the_work_and_waits_for_its_end() -> None:
     ended = threading.Event()
 
     async def endless() -> None:
-        os.kill(os.getpid(), signal.SIGINT)
+        # By then the caller waits.
+        asyncio.get_running_loop().call_later(0.2, os.kill, os.getpid(), signal.SIGINT)
         try:
             await asyncio.Event().wait()
         finally:

@@ -4,8 +4,10 @@ import asyncio
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Self
+from uuid import UUID
 
 from langchain_core.callbacks import BaseCallbackHandler
+from langchain_core.messages import AIMessage
 from langchain_core.outputs import LLMResult
 from rich.console import Console
 from rich.markup import escape
@@ -93,13 +95,10 @@ def event_words(event: Event) -> tuple[str, str]:
         case "partition_started":
             return "", f"Reading {counted(event['partitions'], 'partition')}…"
         case "partition_done":
-            quotes = counted(event["quotes"], "quote")
-            found = (
-                f"evidence, {quotes}"
-                if event["status"] == "evidence"
-                else "nothing on the question"
-            )
-            return f"partition {event['index'] + 1} of {event['partitions']}: {found}", ""
+            result = "nothing on the question"
+            if event["status"] == "evidence":
+                result = f"evidence, {counted(event['quotes'], 'quote')}"
+            return f"partition {event['index'] + 1} of {event['partitions']}: {result}", ""
         case "partition_failed":
             return (
                 f"partition {event['index'] + 1} of {event['partitions']}: not read, {event['error']}",
@@ -120,81 +119,80 @@ def event_words(event: Event) -> tuple[str, str]:
             return "", ""
 
 
-class SoFar(BaseCallbackHandler):
-    """Keeps what was done and what it cost, for whoever ends a run before its answer is there."""
+class RunCost(BaseCallbackHandler):
+    """Counts the steps and the model calls of a run, for the message on an interruption."""
 
     run_inline = True
     """Calls are counted as they start, and not when a thread is free for it."""
 
     def __init__(self) -> None:
         self._began = time.monotonic()
-        self._done: dict[str, str] = {}
-        self._read = 0
-        self._calls: dict[Any, Mapping[str, Any] | None] = {}
+        self._steps: dict[str, str] = {}
+        self._partitions = 0
+        self._usage: dict[UUID, Mapping[str, Any] | None] = {}
 
     def show(self, event: Event) -> None:
         """Note a step of the graph."""
         match event["event"]:
             case "retrieved" | "route_decided":
-                self._done[event["event"]] = event_words(event)[0]
+                self._steps[event["event"]] = event_words(event)[0]
             case "partition_started" | "partition_done" | "partition_failed":
-                self._read += event["event"] != "partition_started"
-                self._done["partitions"] = f"{self._read} of {event['partitions']} partitions read"
+                self._partitions += event["event"] != "partition_started"
+                count = f"{self._partitions} of {event['partitions']}"
+                self._steps["partitions"] = f"{count} partitions read"
 
-    def on_chat_model_start(self, serialized: Any, messages: Any, *, run_id: Any, **_: Any) -> None:
+    def on_chat_model_start(
+        self, serialized: Any, messages: Any, *, run_id: UUID, **_: Any
+    ) -> None:
         """Note a model call."""
-        self._calls[run_id] = None
+        self._usage[run_id] = None
 
-    def on_llm_end(self, response: LLMResult, *, run_id: Any, **_: Any) -> None:
-        """Note what it used."""
-        message = (
-            getattr(response.generations[0][0], "message", None) if response.generations else None
-        )
-        if message is not None and from_cache(message):
-            del self._calls[run_id]
-        else:
-            self._calls[run_id] = getattr(message, "usage_metadata", None) or {}
+    def on_llm_end(self, response: LLMResult, *, run_id: UUID, **_: Any) -> None:
+        """Note the tokens of a call; a reply from the cache was no call."""
+        message = getattr(response.generations[0][0], "message", AIMessage(""))
+        self._usage[run_id] = message.usage_metadata or {}
+        if from_cache(message):
+            del self._usage[run_id]
 
-    def on_llm_error(self, error: BaseException, *, run_id: Any, **_: Any) -> None:
-        """Note that a provider refused it; one that was given up is still counted as dropped."""
+    def on_llm_error(self, error: BaseException, *, run_id: UUID, **_: Any) -> None:
+        """Note a failed call; a cancelled one counts as dropped."""
         if isinstance(error, Exception):
-            self._calls[run_id] = {}
+            self._usage[run_id] = {}
 
     def __str__(self) -> str:
-        done = f"Done: {'; '.join(self._done.values())}." if self._done else "Nothing was done yet."
-        return f"Interrupted after {time.monotonic() - self._began:.1f} s. {done} {self._cost()}"
+        steps = f"Done: {'; '.join(self._steps.values())}." if self._steps else "Nothing was done."
+        return f"Interrupted after {time.monotonic() - self._began:.1f} s. {steps} {self._calls()}"
 
-    def _cost(self) -> str:
-        calls = list(self._calls.values())
-        if not calls:
+    def _calls(self) -> str:
+        usages = [usage for usage in self._usage.values() if usage is not None]
+        dropped = len(self._usage) - len(usages)
+        if not self._usage:
             return "No model was called."
-        tokens = [
-            sum(usage.get(name, 0) for usage in calls if usage)
-            for name in ("input_tokens", "output_tokens")
-        ]
-        dropped = calls.count(None)
+        tokens = " and ".join(
+            f"{sum(usage.get(f'{kind}_tokens', 0) for usage in usages):,} {kind}"
+            for kind in ("input", "output")
+        )
+        note = ", and a provider may count dropped calls, too" if dropped else ""
         return (
-            f"Model calls: {len(calls)}, {dropped} of them dropped; {tokens[0]:,} input and "
-            f"{tokens[1]:,} output "
-            f"tokens were reported{', and a provider may count dropped calls, too' if dropped else ''}."
+            f"Model calls: {len(self._usage)}, {dropped} of them dropped; {tokens} tokens were "
+            f"reported{note}."
         )
 
 
-def run(given: Input, settings: Settings) -> dict[str, Any]:
+def run(question: Input, settings: Settings) -> dict[str, Any]:
     """Run the graph, show its progress, and return its `answer` and the `ranking` that it was read from.
 
     Raises:
-        BriefContextError: the input, the set-up or a model call is at fault. Interrupted: Ctrl-C;
-            the calls in flight are dropped, and it says what was done and what it cost.
+        BriefContextError: the input, the set-up or a model call is at fault.
+        Interrupted: Ctrl-C; the message has the steps, and the calls that were dropped.
     """
-    so_far = SoFar()
+    cost = RunCost()
     try:
         with ProgressLines() as lines:
-            # Not by the graph's synchronous side, which would wait for the threads that read the
-            # partitions.
-            return wait_for(_run(given, settings, lines, so_far))
+            # The graph's synchronous side would wait for the threads that read the partitions.
+            return wait_for(_run(question, settings, lines, cost))
     except KeyboardInterrupt:
-        raise Interrupted(str(so_far)) from None
+        raise Interrupted(str(cost)) from None
 
 
 def run_all(
@@ -217,7 +215,7 @@ def run_all(
         BriefContextError: a question or the set-up cannot be used.
         Interrupted: Ctrl-C; the calls in flight are dropped.
     """
-    so_far = SoFar()
+    cost = RunCost()
     console = Console(stderr=True, highlight=False)
     try:
         with console.status(f"Asking {len(questions)} questions…") as status:
@@ -226,9 +224,9 @@ def run_all(
                 show(place, outcome)
                 status.update(f"{place + 1} of {len(questions)} questions answered…")
 
-            wait_for(_run_all(questions, settings, at_once, show_next, so_far))
+            wait_for(_run_all(questions, settings, at_once, show_next, cost))
     except KeyboardInterrupt:
-        raise Interrupted(str(so_far)) from None
+        raise Interrupted(str(cost)) from None
 
 
 async def _run_all(
@@ -236,7 +234,7 @@ async def _run_all(
     settings: Settings,
     at_once: int,
     show: Callable[[int, dict[str, Any] | ModelCallError], None],
-    so_far: SoFar,
+    cost: RunCost,
 ) -> None:
     slots = asyncio.Semaphore(at_once)
     silent = ProgressLines(Console(quiet=True, stderr=True))
@@ -244,7 +242,7 @@ async def _run_all(
     async def answer(question: Input) -> dict[str, Any] | ModelCallError:
         async with slots:
             try:
-                return await _run(question, settings, silent, so_far)
+                return await _run(question, settings, silent, cost)
             except ModelCallError as error:
                 return error
 
@@ -258,19 +256,19 @@ async def _run_all(
 
 
 async def _run(
-    given: Input, settings: Settings, lines: ProgressLines, so_far: SoFar
+    question: Input, settings: Settings, lines: ProgressLines, cost: RunCost
 ) -> dict[str, Any]:
     state: dict[str, Any] = {}
-    # Where nobody sees the answer grow, no model is asked to stream it.
+    # Models stream the answer only to a terminal.
     modes = ["custom", "values", *(["messages"] if lines.live else [])]
     tokens = AnswerTokens()
     options: Any = {"context": settings, "stream_mode": modes, "output_keys": ["answer", "ranking"]}
-    async for mode, part in graph.astream(given, {"callbacks": [so_far]}, **options):
+    async for mode, part in graph.astream(question, {"callbacks": [cost]}, **options):
         if mode == "messages":
             for token in tokens.of(part):
                 lines.show(token)
         elif mode == "custom":
-            so_far.show(part)
+            cost.show(part)
             lines.show(part)
         else:
             state = part
