@@ -37,9 +37,10 @@ from tests.simulated_reader import LOST_IN_THE_MIDDLE, MODEL, Known, SimulatedRe
 
 DRUGS = ("aboprine", "belofen", "cadimab", "dorasol", "ebitane", "fenalol", "gorivir", "hesitil")
 OUTCOMES = ("stroke", "migraine", "falls", "fracture", "asthma", "eczema", "anaemia", "delirium")
-ARMS = [("retriever tool", 4)]
-ARMS += [(arm, size) for size in (4, 2, 1) for arm in ("middleware", "compressor")]
-"""Agents and the number of documents in a partition."""
+ARMS: list[tuple[str, str, int]] = [("retriever tool", "", 0)]
+ARMS += [(arm, "auto", size) for size in (4, 2, 1) for arm in ("middleware", "compressor")]
+ARMS += [("middleware", "map_reduce", 1)]
+"""Agents, their routes, and the number of documents in a partition."""
 PROMPT = PromptTemplate.from_template('<document key="{name}">\n{page_content}\n</document>')
 QUOTE = re.compile(r'^- "(.*)" \([^()]*\)$', re.MULTILINE)
 AT_ONCE = 8
@@ -132,14 +133,15 @@ def answering(reader: SimulatedReader) -> Any:
 
 
 async def measure(
-    arm: str, size: int, chat: ChatOpenAI, known: Sequence[Known], count: int, place: int
+    arm: tuple[str, str, int], chat: ChatOpenAI, known: Sequence[Known], count: int, place: int
 ) -> tuple[float, float]:
     """Return the share of right answers and the tokens of a question."""
     retriever: BaseRetriever = Fixed(
         by_question={each.question: documents_of(each, count, place) for each in known}
     )
-    settings = {"partition_size": size}
-    if arm == "compressor":
+    name, route, size = arm
+    settings = {"route": route, "partition_size": size} if route else {}
+    if name == "compressor":
         retriever = ContextualCompressionRetriever(
             base_compressor=BriefContextCompressor(chat, settings), base_retriever=retriever
         )
@@ -152,7 +154,7 @@ async def measure(
     )
     middleware = BriefContextMiddleware(chat, settings=settings)
     agent: Any = create_agent(
-        chat, [search], middleware=[middleware] if arm == "middleware" else []
+        chat, [search], middleware=[middleware] if name == "middleware" else []
     )
     usage = UsageMetadataCallbackHandler()
     asked = [{"messages": [("user", each.question)]} for each in known]
@@ -173,14 +175,14 @@ def table(bias: type[SimulatedReader], questions: int, count: int) -> list[Row]:
     with serve() as server, asyncio.Runner() as runner:
         server.script = answering(bias(known, LOST_IN_THE_MIDDLE))
         chat = ChatOpenAI(model=MODEL, base_url=server.url, api_key="none", max_retries=0)
-        for arm, size in ARMS:
+        for arm in ARMS:
             results = {
-                place: runner.run(measure(arm, size, chat, known, count, place))
+                place: runner.run(measure(arm, chat, known, count, place))
                 for place in (0, *middle, last)
             }
             right = {place: share for place, (share, _) in results.items()}
             tokens = sum(tokens for _, tokens in results.values()) / len(results)
-            row: Row = {"agent": arm, "partition": None if arm == ARMS[0][0] else size}
+            row: Row = dict(zip(("agent", "route", "partition"), arm, strict=True))
             row |= {str(place + 1): share for place, share in right.items()}
             row["middle"] = sum(right[place] for place in middle) / len(middle)
             rows.append(row | {"tokens": round(tokens)})
