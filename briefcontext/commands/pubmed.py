@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from briefcontext.knowledge.store.manifest import Manifest, Place
 
 FILTERS = ("years", "publication_types", "journals", "mesh", "languages")
-READ_RATE = 2_300
+READ_RATE = 2_100
 """Records a second that are read, matched with vectors and written on two cores (benchmarks/pubmed.py)."""
 ENCODE_RATES = {"e5": 1.2}
 """Abstracts a second that an encoder embeds on two cores, as far as it was measured."""

@@ -8,10 +8,11 @@ https://ftp.ncbi.nlm.nih.gov/pub/lu/MedCPT/pubmed_embeddings/ (see `medcpt_embed
 import json
 import os
 import re
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import asdict, dataclass
-from itertools import pairwise
+from itertools import islice, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +37,8 @@ BASELINE, UPDATES = "baseline", "updatefiles"
 STATE_FILE = "pubmed.json"
 """The options of a base of PubMed, with which it is updated."""
 RECORDS_PER_FILE = 30_000
+PART, PARTS_AHEAD = 1_000, 20
+"""Records that are read at a time, and how many such parts in advance."""
 
 _FILE = re.compile(r"pubmed(\d\d)n(\d{4,})\.xml\.gz")
 _CHUNK = re.compile(r"embeds_chunk_(\w+)\.npy")
@@ -300,7 +303,7 @@ class ReleaseSource:
         # A process of its own parses while passages are encoded and written.
         file = LimitedFile(path, read_pubmed_xml, name=self.name, reading=[], limits=ReadLimits())
         self.size = file.size
-        for entry in file.entries():
+        for entry in _read_ahead(file.entries()):
             self.read += 1
             self.consumed = file.consumed
             if isinstance(entry, Document) and not self._is_wanted(entry):
@@ -322,6 +325,24 @@ class ReleaseSource:
             return entry
         vector = self._vectors.find(str(entry.id))
         return entry if vector is None else VectorDocument(entry, vector)
+
+
+def _read_ahead(entries: Iterator[Entry]) -> Iterator[Entry]:
+    """Yield entries that a thread reads in advance, so that parsing goes on during a write."""
+    thread = ThreadPoolExecutor(1, "read")
+    parts: deque[Future[list[Entry]]] = deque()
+
+    def read() -> None:
+        parts.append(thread.submit(lambda: list(islice(entries, PART))))
+
+    try:
+        for _ in range(PARTS_AHEAD):
+            read()
+        while part := parts.popleft().result():
+            read()
+            yield from part
+    finally:
+        thread.shutdown(cancel_futures=True)
 
 
 def release_sources(
