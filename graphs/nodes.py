@@ -89,7 +89,7 @@ class Nodes:
 
     def _open_reader(self) -> Reader:
         if self._given_reader is None:
-            return resources.reader(self._settings(), self._given_retriever)
+            return resources.reader(self._settings(), self._given_retriever, tell_encoding)
         resources.refuse_ignored(self._settings(), resources.OF_MODELS, "model or reader")
         return self._given_reader
 

@@ -191,8 +191,14 @@ def linked(documents: Sequence[Document], settings: Settings) -> list[Document]:
     ]
 
 
-def reader(settings: Settings, own_retriever: RankingRetriever | None = None) -> Reader:
+def reader(
+    settings: Settings,
+    own_retriever: RankingRetriever | None = None,
+    progress: Progress | None = None,
+) -> Reader:
     """Return the reader of the settings: the model's, or without a model the passage reader.
+
+    `progress` is called while a document is encoded.
 
     Raises:
         InputError: The prompts are unusable, or settings of a model are set without a model.
@@ -207,7 +213,7 @@ def reader(settings: Settings, own_retriever: RankingRetriever | None = None) ->
             raise InputError(f"{name} is set and model is not. Name the model (--model).")
     if own_retriever is not None:
         return PassageReader(PassageRanker(own_retriever.term_statistics))
-    searched = _searched(settings, None)
+    searched = _searched(settings, progress)
     encoder = (
         searched.encoder
         if isinstance(searched, LongDocumentRetriever)

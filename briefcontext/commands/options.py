@@ -227,8 +227,9 @@ def _option_problems(error: "ValidationError") -> str:
     problems = []
     for problem in error.errors():
         name = str(problem["loc"][0]) if problem["loc"] else ""
-        declared = SETTINGS[name][1].param_decls if name in SETTINGS else ()
-        option = declared[0] if declared else f"--{name.replace('_', '-')}"
+        # In an annotation, typer keeps the first name of an option as its default.
+        named = SETTINGS[name][1].default if name in SETTINGS else ...
+        option = named if isinstance(named, str) else f"--{name.replace('_', '-')}"
         message = plain(problem["msg"]).rstrip(".")
         problems.append(f"{option} {problem['input']!s:.100}: {message}.")
     return " ".join(problems)

@@ -65,10 +65,14 @@ def cut_message(error: Exception) -> AIMessage | None:
 
 
 _OPENING, _CLOSING = "<think>", "</think>"
+_TAG = re.compile(f"{_OPENING}|{_CLOSING}")
 
 
 def without_reasoning(text: str, *, unfinished: bool = False) -> str:
-    """Return a reply without its reasoning, which ends with the last `</think>`.
+    """Return a reply without the reasoning at its beginning.
+
+    Later tags may be words of a document that is quoted. A closing tag without an opening one ends
+    a thought that the chat template began, unless the reply begins as JSON.
 
     Args:
         text: the reply. It is empty without its reasoning where that has no end.
@@ -78,10 +82,26 @@ def without_reasoning(text: str, *, unfinished: bool = False) -> str:
         begun = text.rfind("<")
         if any(tag.startswith(text[begun:]) for tag in (_OPENING, _CLOSING)):
             text = text[:begun]
-    _, closing, words = text.rpartition(_CLOSING)
-    if words.lstrip().startswith(_OPENING):
-        return ""
-    return words.lstrip() if closing else text
+    words = text.lstrip()
+    if not words.startswith(_OPENING):
+        thought, closing, rest = words.partition(_CLOSING)
+        if not closing or _OPENING in thought or thought.startswith(("{", "[", "```")):
+            return text
+        words = rest.lstrip()
+    while words.startswith(_OPENING):
+        words = words[_end_of_thought(words) :].lstrip()
+    return words
+
+
+def _end_of_thought(words: str) -> int:
+    """Return the end of the thought that begins a text; that of the text if the thought has none."""
+    depth, last = 0, len(words)
+    for tag in _TAG.finditer(words):
+        depth += 1 if tag[0] == _OPENING else -1
+        last = tag.end() if tag[0] == _CLOSING else last
+        if depth == 0:
+            return tag.end()
+    return last
 
 
 def reply_words(message: AIMessage) -> str:
