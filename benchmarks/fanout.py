@@ -2,10 +2,9 @@
 
 The model is a server of fixed latency L on loopback, in a process of its own, so that the ideal is
 2 L however many extractions and questions there are, the limit on calls in flight lifted. Beside
-BriefContext stands a bare LangGraph
-graph of the same shape: documents that are there, M branches that each call the same ChatOpenAI
-with a prompt of the same documents, and a call over what they said; no grounding, no limits, no
-retries, no answer. CPU time is this process's alone.
+BriefContext stands a bare LangGraph graph of the same shape: documents that are there, M branches
+that each call the same ChatOpenAI with a prompt of the same documents, and a call over what they
+said; no grounding, no limits, no retries, no answer. CPU time is this process's alone.
 
     python benchmarks/fanout.py [--latency 0.2] [--repeat 3] [--questions 1 8 64] [--partitions 4 8 16] [--json FILE]
 """

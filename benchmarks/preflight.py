@@ -7,12 +7,12 @@ list, summary) in sight; coefficients, regularisation and thresholds never see t
 they are measured on. So these figures flatter a little.
 
 - which ranking: hybrid search's 16 documents, whose fused or dense order is compared with BM25's,
-  and
-  the dense ranking's 16, at each overlap that three documents can have. A key document is misplaced
-  below 3 or when it was not retrieved; one call = the share of questions whose rankings agree.
+  and the dense ranking's 16, at each overlap that three documents can have. A key document is
+  misplaced below 3 or when it was not retrieved; one call = the share of questions whose rankings
+  agree.
 - nested: IoU and calibrated on the same questions, the calibrated one by nested cross-validation;
-  positives are key
-  documents ranked below 3 (which a map can repair), or those and the ones that were not retrieved.
+  positives are key documents ranked below 3 (which a map can repair), or those and the ones that
+  were not retrieved.
 - promised and reached: how often the recall of new questions reaches the target, in simulation.
 - transfer: fitted on one data set and measured on another.
 - latency: milliseconds from retrieved documents to the decision, without encoding and search.

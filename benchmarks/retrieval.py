@@ -5,8 +5,7 @@ passage among the first k; recall@16 is the mean share of a question's gold pass
 16.
 
 How long builds and searches take, and in how much memory, is for `store.py`. In full this encodes
-some 24,000
-passages: half an hour on two cores with minilm, hours with e5.
+some 24,000 passages: half an hour on two cores with minilm, hours with e5.
 
     python benchmarks/retrieval.py [--data ../shared/data] [--encoder e5] [--cache DIR] [--json FILE]
 """

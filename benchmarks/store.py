@@ -8,20 +8,17 @@ own.
 - build: seconds and CPU-seconds to write, to train and fill the vector index, and for all other
   indexes.
 - update: 1,000 records, half of them revised and half new. Readers find them once the update is
-  published; after that
-  the build still removes what no state needs any more.
+  published; after that the build still removes what no state needs any more.
 - questions: milliseconds of a search for 16, after the first few; recall is the share of the exact
-  16 nearest that
-  dense search finds. `a tenth` and `a hundredth` are filters (by year, by MeSH heading) that leave
-  so many passages. Memory is the most that the process had resident, Python and all libraries
-  included.
+  16 nearest that dense search finds. `a tenth` and `a hundredth` are filters (by year, by MeSH
+  heading) that leave so many passages. Memory is the most that the process had resident, Python and
+  all libraries included.
 - small cache: the same questions, where the cache of indexes is as small for the base as the usual
   one is for PubMed.
 - law: each figure as a + b * g(n), fitted over the sizes by least squares of the relative error,
-  and what it gives
-  for the 23.9 million abstracts of PubMed. `g` is what the work grows by: rows (n), rows that a
-  vector search looks into (n ** 0.6), or rows times partitions that they are compared with (n **
-  1.6). Memory grows until the caches are full.
+  and what it gives for the 23.9 million abstracts of PubMed. `g` is what the work grows by: rows
+  (n), rows that a vector search looks into (n ** 0.6), or rows times partitions that they are
+  compared with (n ** 1.6). Memory grows until the caches are full.
 
     python benchmarks/store.py [--sizes 10000,100000,1000000] [--questions 200] [--work DIR] [--json FILE]
 

@@ -203,9 +203,9 @@ def http_app(server: MCPServer[Any], *, token: str | None = None) -> ASGIApp:
     """Return the server as an ASGI application behind its guard; it speaks streamable HTTP at `/mcp`, without sessions.
 
     Args:
-        server: made by `build_server`. token: what a client must send as a Bearer token, or
-            several, with spaces between. Without one, only this
-            machine may ask.
+        server: made by `build_server`.
+        token: what a client must send as a Bearer token, or several, with spaces between. Without
+            one, only this machine may ask.
 
     Raises:
         InputError: the token is too short, or cannot be sent in a header.

@@ -95,8 +95,10 @@ def render_evidence(
     cannot pass for another quote, a finding or a choice.
 
     Args:
-        extraction: one with evidence. documents: keyed ones, by their ids. room: characters; what
-            exceeds it is returned in several texts, each with a part of the quotes.
+        extraction: one with evidence.
+        documents: keyed ones, by their ids.
+        room: characters; what exceeds it is returned in several texts, each with a part of the
+            quotes.
     """
     ids = {quote["document_id"] for quote in extraction["quotes"]}
     labels = {id: f"{cite(documents[id])} {_description(documents[id])}".rstrip() for id in ids}

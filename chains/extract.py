@@ -110,8 +110,7 @@ async def extract(
 
     Raises:
         ModelCallError: a call failed for good, both replies were cut off before they said anything,
-            or the partition
-            exceeds the model's input window (see `split_to_fit`).
+            or the partition exceeds the model's input window (see `split_to_fit`).
     """
     record = _record(tuple(question["options"]))
 

@@ -199,9 +199,9 @@ def find_figures(text: str, *, only_counted: bool = False) -> Iterator[Figure]:
     """Yield the figures of a text, the last first: in "5 or 10 mg", both have the unit.
 
     Args:
-        text: in small letters and plain signs. only_counted: leave out what may mean something
-            else: number words without a unit, which may count anything,
-            "one", and units behind a comma.
+        text: in small letters and plain signs.
+        only_counted: leave out what may mean something else: number words without a unit, which may
+            count anything, "one", and units behind a comma.
     """
     plain = _CONVENTION.sub(lambda found: " " * len(found[0]), text)
     following: Figure | None = None

@@ -46,12 +46,13 @@ class LLMReader:
 
     Args:
         model: any LangChain chat model, or its name as `provider:model`; or a `Model`, with prompts
-            of its own. extract_model: another one for the extractions; the same by default.
-            arguments: arguments of models given by name: see `open_chat_model`. prompts: templates
-            of your own; the bundled ones by default. structured_output: how models are asked for
-            extractions: `json_schema`, `tools`, `prompt`, or `auto`, which
-            goes by LangChain's profile of the model, and by the prompt's words where a provider
-            refuses that.
+            of its own.
+        extract_model: another one for the extractions; the same by default.
+        arguments: arguments of models given by name: see `open_chat_model`.
+        prompts: templates of your own; the bundled ones by default.
+        structured_output: how models are asked for extractions: `json_schema`, `tools`, `prompt`,
+            or `auto`, which goes by LangChain's profile of the model, and by the prompt's words
+            where a provider refuses that.
         force_choice: Answer multiple choice with a letter even without evidence, for benchmarks.
 
     Raises:

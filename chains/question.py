@@ -26,8 +26,8 @@ def check_question(text: object, options: object = None) -> Question:
 
     Raises:
         InputError: the question is blank or no text, or it or its options are too long; there is
-            only one option, or
-            one is blank; a text holds half of a surrogate pair, which no model can be sent.
+            only one option, or one is blank; a text holds half of a surrogate pair, which no model
+            can be sent.
     """
     if not isinstance(text, str | None):
         raise InputError(f"The question must be a text, not {type(text).__name__}.")

@@ -1,7 +1,6 @@
 """The BriefContext graph: retrieve, check the rankings, and read in one call or by map and reduce.
 
-START -> retrieve -> preflight -+- rankings agree ------> vanilla | order_preserving -+-> verify ->
-END
+START -> retrieve -> preflight -+- rankings agree ------> vanilla | order_preserving -+-> verify -> END
                                 +- rankings disagree ---> map_fanout =Send=> extract (x M) -> reduce -+
                                 +- nothing retrieved ---> abstain -> END
 """

@@ -261,15 +261,13 @@ def measure(rankings: TwoRankings) -> dict[str, float]:
     stands below; where nothing does, the last document.
 
     - coverage: the best share of the question's terms, weighted by rarity, that a document holds;
-      in the top, and
-      below it over that.
+      in the top, and below it over that.
     - bm25: BM25's best score below the top over its best in the top, as a share of the best.
     - dense: the first document's score over the mean of the rest, and over the second's; the
       third's over the last's.
     - query: the logarithm of one plus the number of distinct terms; their mean rarity.
     - names: the share of the question's names that a document of the top holds, 1 without names. A
-      name has a capital
-      or a digit, as BRCA1 and Dravet have, and is not the question's first word.
+      name has a capital or a digit, as BRCA1 and Dravet have, and is not the question's first word.
     - asks_for_description: 1 where the question asks to describe something, or for its role or
       mechanism.
     """

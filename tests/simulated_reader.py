@@ -1,23 +1,21 @@
 """A SIMULATED reader: an OpenAI-compatible server on loopback that answers with a bias that is known.
 
 It is told the right answer of every question and which words make a document its key document, and
-stands in for a
-language model to test the experiments with: whether they recover the bias that it has. It reads
-nothing and reasons about nothing, so no figure that comes of it says anything about a method.
+stands in for a language model to test the experiments with: whether they recover the bias that it
+has. It reads nothing and reasons about nothing, so no figure that comes of it says anything about a
+method.
 
 What it does with a prompt of n documents:
 
 - The key document at place i (from 0) is overlooked with the probability that a table gives for its
-  relative place
-  i / (n - 1), linearly between the table's points (0.5 for a single document's own place means
-  nothing: a single document stands at 0), plus `per_document` for each other document, at most
-  0.95.
+  relative place i / (n - 1), linearly between the table's points (0.5 for a single document's own
+  place means nothing: a single document stands at 0), plus `per_document` for each other document,
+  at most 0.95.
 - When it is found, the answer is the right one. When it is overlooked or not there, the answer is
-  guessed: every
-  option with the same probability, for a free answer a wrong word.
+  guessed: every option with the same probability, for a free answer a wrong word.
 - An extraction quotes the key document when it finds it, with confidence 0.9. A partition without
-  it is misread with
-  probability `misread`, as evidence for a wrong option, with confidence 0.5 to 0.95.
+  it is misread with probability `misread`, as evidence for a wrong option, with confidence 0.5 to
+  0.95.
 - The reduce step takes the option with the highest confidence, and guesses without evidence.
 - It answers only as a model whose name begins with `simulated-reader`, so that every run of it is
   marked as one.

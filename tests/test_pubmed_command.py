@@ -1,5 +1,6 @@
 """`briefcontext pubmed`: NCBI's files, downloaded, checked, filtered and indexed, with everything that goes wrong."""
 
+import gzip
 import os
 import signal
 import subprocess
@@ -236,6 +237,21 @@ def test_a_damaged_file_is_refused_until_it_is_right(
         "no checksum": "no MD5 checksum",
     }
     assert expected[damage] in err
+    server.put(SECOND, whole)
+    assert run("pubmed", "build", "--kb", kb)[0] == 0
+    assert sorted(texts(tmp_path / "kb")) == ["1", "2", "3"]
+
+
+def test_a_file_that_cannot_be_read_to_its_end_is_not_published(
+    run: Run, server: PubMedServer, tmp_path: Path
+) -> None:
+    whole = server.files[SECOND]
+    server.put(SECOND, gzip.compress(gzip.decompress(whole)[:-40]))
+    kb = str(tmp_path / "kb")
+    code, _, err = run("pubmed", "build", "--kb", kb)
+    assert code == 2
+    assert "pubmed26n0002.xml.gz cannot be read to its end" in err
+    (tmp_path / "cache" / "pubmed" / "pubmed26n0002.xml.gz").unlink()
     server.put(SECOND, whole)
     assert run("pubmed", "build", "--kb", kb)[0] == 0
     assert sorted(texts(tmp_path / "kb")) == ["1", "2", "3"]

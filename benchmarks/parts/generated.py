@@ -2,12 +2,11 @@
 
 A vector is the sum of a mean, of the centres of the topics that its passage belongs to, from the
 broadest to the narrowest, and of what is its own; each part is normally distributed with one
-decaying spectrum. All levels of topics
-have the same share, so that a corpus looks alike at every size, as real ones do: with few, large
-topics an index does best when it has as many partitions. A question is a passage's vector of which
-a part is exchanged. The shares were fitted to minilm's vectors of real passages and questions: the
-recall of the same index over both, by the partitions looked into, and the similarities of the
-nearest 1 to 1,000 passages (docs/benchmarks.md).
+decaying spectrum. All levels of topics have the same share, so that a corpus looks alike at every
+size, as real ones do: with few, large topics an index does best when it has as many partitions. A
+question is a passage's vector of which a part is exchanged. The shares were fitted to minilm's
+vectors of real passages and questions: the recall of the same index over both, by the partitions
+looked into, and the similarities of the nearest 1 to 1,000 passages (docs/benchmarks.md).
 
 A text is words drawn by Zipf's law, about as many as an abstract in PubMed has, some of them again
 and again. A question's words are those of its passage. So the lists of passages by term are as long

@@ -61,9 +61,9 @@ def chunk_document(
     `page_starts` in it, and the `page` that it begins on.
 
     Args:
-        document: the text, with its `source_id`, or its id, to name chunks after. exact: cut
-            between words wherever `tokens` tokens are reached, also within a sentence, as OP-RAG
-            does.
+        document: the text, with its `source_id`, or its id, to name chunks after.
+        exact: cut between words wherever `tokens` tokens are reached, also within a sentence, as
+            OP-RAG does.
 
     Returns:
         The chunks; none where the text has no token, as when it is white space only.

@@ -69,11 +69,9 @@ def create_app(
 
     Args:
         settings: what every question is answered with: knowledge base, model, limits. People on the
-            page may choose
-            how to read (`choices.py`), and nothing that names a file or a model.
+            page may choose how to read (`choices.py`), and nothing that names a file or a model.
         token: what a client must send as a Bearer token, or several, with spaces between. Without
-            one, only this
-            machine may ask.
+            one, only this machine may ask.
         graph: a graph of your own, from `build_graph`.
         uploads: whether people may ask over a file of theirs, which is kept nowhere.
 

@@ -125,7 +125,8 @@ class Model:
 
         Raises:
             ModelSetupError: the provider refuses the key, or does not know the model or the
-                address. ModelCallError: it failed for good.
+                address.
+            ModelCallError: it failed for good.
         """
         try:
             return await on_loop(self._ask(request, budget))

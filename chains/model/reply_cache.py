@@ -42,8 +42,9 @@ class ReplyCache(BaseCache):
     """Keeps replies in an SQLite file, except those that were cut off or say nothing: another try may do better.
 
     Args:
-        path: a file that this made before, or one that is not there yet. model: what tells the
-            model at its address from others, where the address is to be a part of the key.
+        path: a file that this made before, or one that is not there yet.
+        model: what tells the model at its address from others, where the address is to be a part of
+            the key.
 
     Raises:
         InputError: the file is another program's, or cannot be opened or made.

@@ -56,9 +56,10 @@ def ground(
     "not" may be among them.
 
     Args:
-        quote: the words that a reader gave. documents: where they may stand. preferred: id of the
-            document that the reader named; it wins over others at the same tier, and a
-            quote that stands only in another document is attributed to that one.
+        quote: the words that a reader gave.
+        documents: where they may stand.
+        preferred: id of the document that the reader named; it wins over others at the same tier,
+            and a quote that stands only in another document is attributed to that one.
         threshold: similarity for the last tier, 0 to 100; above 100 switches it off.
 
     Returns:

@@ -71,8 +71,7 @@ def load_data_set(spec: str) -> DataSet:
 
     Raises:
         InputError: the kind is unknown, the file is missing (with where the data are published), or
-            a row
-            cannot be used (with the file, the row and the reason).
+            a row cannot be used (with the file, the row and the reason).
         MissingExtraError: a spreadsheet is to be read without the extra that reads it.
     """
     name, _, rest = spec.partition(":")

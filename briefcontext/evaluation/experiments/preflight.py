@@ -85,17 +85,18 @@ def run_preflight(
     writes it anew.
 
     Args:
-        kb: a knowledge base's folder, or `demo`. items: those without gold ids are left out, and
-            counted. k: documents retrieved for the two checks, by default the calibration's, or 16;
-            n is the settings' default. ks, iou_threshold: what the IoU check is tabulated over, and
-            decides by. seed, target_recall, positive: of the nested cross-validation; what it is
-            fitted to predict. data_set_left_out: why questions of the data set are not among the
-            items, and how many. progress: called with how many more questions are done.
+        kb: a knowledge base's folder, or `demo`.
+        items: those without gold ids are left out, and counted.
+        k: documents retrieved for the two checks, by default the calibration's, or 16; n is the
+            settings' default.
+        ks, iou_threshold: what the IoU check is tabulated over, and decides by.
+        seed, target_recall, positive: of the nested cross-validation; what it is fitted to predict.
+        data_set_left_out: why questions of the data set are not among the items, and how many.
+        progress: called with how many more questions are done.
 
     Raises:
         InputError: the calibration is for another encoder or k; no question can be labelled; or the
-            folder is
-            another run's.
+            folder is another run's.
         KnowledgeBaseError: the knowledge base cannot be opened.
         MissingExtraError: matplotlib is not installed.
     """

@@ -306,9 +306,9 @@ def draw_preflight(
 
     Args:
         labels, probability: True for positives (n,), and the probability (n,) that the model gave
-            without seeing it. calibrated, iou: what the two checks decide, as `count_decisions`
-            gives it. positive, held_out: what is positive, and how the model did not see them, for
-            the titles.
+            without seeing it.
+        calibrated, iou: what the two checks decide, as `count_decisions` gives it.
+        positive, held_out: what is positive, and how the model did not see them, for the titles.
 
     Raises:
         MissingExtraError: matplotlib is not installed.

@@ -53,14 +53,16 @@ class RunModels:
     """The chat models that a run asks.
 
     Args:
-        model: provider:model, or a chat model. extract_model: another one for the extractions; the
-            same by default. replies: file that keeps every reply; None for a model that costs
-            nothing. prompts: templates of the user's own. short: questions whose answers are to
-            have few words. repeat: which of a run's repeats it serves, from 0; replies to another
-            are never taken for it. retriever: over the corpus whose rankings are read; None where
-            all documents are given. force_choice: Whether multiple choice is answered with a letter
-            even without evidence. kwargs: what the provider's class takes besides, such as the
-            temperature.
+        model: provider:model, or a chat model.
+        extract_model: another one for the extractions; the same by default.
+        replies: file that keeps every reply; None for a model that costs nothing.
+        prompts: templates of the user's own.
+        short: questions whose answers are to have few words.
+        repeat: which of a run's repeats it serves, from 0; replies to another are never taken for
+            it.
+        retriever: over the corpus whose rankings are read; None where all documents are given.
+        force_choice: Whether multiple choice is answered with a letter even without evidence.
+        kwargs: what the provider's class takes besides, such as the temperature.
     """
 
     def __init__(

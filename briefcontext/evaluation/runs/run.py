@@ -271,8 +271,9 @@ class Run:
         """Get all answers that `out` does not have, and write its summary, report and figures.
 
         Raises:
-            InputError: the folder belongs to another run. ModelSetupError, MissingExtraError: the
-                model cannot be opened, or its provider refuses all calls.
+            InputError: the folder belongs to another run.
+            ModelSetupError, MissingExtraError: the model cannot be opened, or its provider refuses
+                all calls.
         """
         with self._claimed(out) as folder:
             self._fetch(folder)

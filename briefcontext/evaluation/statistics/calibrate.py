@@ -167,10 +167,10 @@ def calibrate(
     """Fit a calibration for a knowledge base, and measure it by nested cross-validation.
 
     Args:
-        manifest: of the knowledge base over which the questions are labelled. positive: what it is
-            to predict. By default a key document ranked below 3, which reading in partitions
-            repairs; questions whose key document was not retrieved are then neither fitted on nor
-            measured.
+        manifest: of the knowledge base over which the questions are labelled.
+        positive: what it is to predict. By default a key document ranked below 3, which reading in
+            partitions repairs; questions whose key document was not retrieved are then neither
+            fitted on nor measured.
         seed: of the folds; the same seed gives the same calibration.
 
     Returns:

@@ -97,21 +97,21 @@ def build_knowledge_base(
             one source without a fingerprint. A document without an id gets one from its `source`
             and its text.
         path: the folder of the base, created where it is missing; or a URL in an object store:
-            `s3://bucket/name`. encoder: makes the vectors; or its name (see `load_encoder`). By
-            default the base's own, and for a new
-            one `e5`. A base that exists needs the one it was built with.
+            `s3://bucket/name`.
+        encoder: makes the vectors; or its name (see `load_encoder`). By default the base's own, and
+            for a new one `e5`. A base that exists needs the one it was built with.
         chunk_tokens: cut documents into chunks of about this many tokens; None: as the base has it,
-            and for a new one
-            whole texts into chunks of 128, and abstracts and passages not at all.
+            and for a new one whole texts into chunks of 128, and abstracts and passages not at all.
         on: `ray`: encode and write on a Ray cluster, whose workers load the encoder by its name;
-            None: in this process. progress: called after each batch.
+            None: in this process.
+        progress: called after each batch.
 
     Raises:
         InputError: the chunk size is less than 1, there is no such encoder, or a source is none.
-            KnowledgeBaseError: the base is the bundled one; the folder holds something else, or a
-            base of another encoder,
-            chunk size; another process builds in it; a source cannot be read, or brings vectors of
-            another encoder, or is another file than the one that its document came from.
+        KnowledgeBaseError: the base is the bundled one; the folder holds something else, or a base
+            of another encoder, chunk size; another process builds in it; a source cannot be read,
+            or brings vectors of another encoder, or is another file than the one that its document
+            came from.
     """
     from briefcontext.knowledge.encoders import load_encoder
 
@@ -257,8 +257,7 @@ def remove_records(
 
     Raises:
         KnowledgeBaseError: there is no base, it is the bundled one, a build of it is not complete,
-            or an id is not
-            held. Nothing is deleted then.
+            or an id is not held. Nothing is deleted then.
     """
     place = place_to_build(path)
     with KnowledgeBase.open(path):

@@ -36,7 +36,8 @@ def demo_folder() -> Path:
 
     Raises:
         MissingExtraError: the index must be built, and the package with the encoder's weights is
-            not installed. KnowledgeBaseError: the cache folder cannot be written.
+            not installed.
+        KnowledgeBaseError: the cache folder cannot be written.
     """
     made_of = json.dumps([version("briefcontext"), FORMAT_VERSION, ENCODER, LABEL]).encode()
     made_of += _read("passages.jsonl") + _read(VECTORS)

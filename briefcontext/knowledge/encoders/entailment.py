@@ -39,7 +39,8 @@ class EntailmentModel:
 
         Raises:
             KnowledgeBaseError: the weights are missing or cannot be read, or their labels say
-                nothing. MissingExtraError: sentence-transformers is not installed.
+                nothing.
+            MissingExtraError: sentence-transformers is not installed.
         """
         self.name = name
         check_installed("a cross-encoder")

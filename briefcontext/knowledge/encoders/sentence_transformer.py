@@ -210,14 +210,17 @@ def load_encoder(name: str | Encoder) -> Encoder:
               same.
 
             Weights that no package ships come from the Hugging Face hub or its local cache. With a
-            folder the same encoder is read from there: `bge:/path`, `minilm:/path`, and
-            `medcpt:/path` for a folder that holds the folders `MedCPT-Query-Encoder` and
-            `MedCPT-Article-Encoder`. An encoder is returned as it is.
+            folder the
+            same encoder is read from there: `bge:/path`, `minilm:/path`, and `medcpt:/path` for a
+                folder that
+            holds the folders `MedCPT-Query-Encoder` and `MedCPT-Article-Encoder`. An encoder is
+            returned as it is.
 
     Raises:
-        InputError: there is no encoder of that name. MissingExtraError: an optional package that
-            the encoder needs is not installed. KnowledgeBaseError: the weights are missing and
-            cannot be downloaded, or are not the right ones.
+        InputError: there is no encoder of that name.
+        MissingExtraError: an optional package that the encoder needs is not installed.
+        KnowledgeBaseError: the weights are missing and cannot be downloaded, or are not the right
+            ones.
     """
     # tokenizers warns on standard error when a process forks after using its threads, unless this
     # is set.

@@ -75,8 +75,9 @@ class EUtilities:
 
         Args:
             base_url: where the E-utilities are; None: what BRIEFCONTEXT_EUTILS_URL says, else
-                NCBI's. timeout: seconds to wait for a connection, and for each piece of an answer.
-                rate: spaces the requests; None: the one that this process shares.
+                NCBI's.
+            timeout: seconds to wait for a connection, and for each piece of an answer.
+            rate: spaces the requests; None: the one that this process shares.
 
         Raises KnowledgeBaseError when the address, or the environment's proxy, cannot be used.
         """

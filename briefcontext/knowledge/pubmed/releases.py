@@ -24,7 +24,7 @@ from briefcontext.errors import KnowledgeBaseError, first_line
 from briefcontext.knowledge.pubmed.download import Downloads
 from briefcontext.knowledge.sources.limited import LimitedFile, ReadLimits
 from briefcontext.knowledge.sources.pubmed_xml import read_pubmed_xml
-from briefcontext.knowledge.sources.source import Entry, VectorDocument
+from briefcontext.knowledge.sources.source import Entry, Reject, VectorDocument
 from briefcontext.knowledge.store.filters import NO_FILTERS, Filters, matches
 from briefcontext.knowledge.store.manifest import Place
 
@@ -166,8 +166,7 @@ def due_updates(updates: Sequence[Release], done: Sequence[str]) -> list[Release
 
     Raises:
         KnowledgeBaseError: a file is missing between those of the base and those on the server, or
-            the server has
-            the files of another year.
+            the server has the files of another year.
     """
     held = [Release("", name) for name in done if _FILE.fullmatch(name)]
     if not held:
@@ -297,15 +296,17 @@ class ReleaseSource:
         downloads = self._mirror.download(self._release)
         self.read = self.left_out = self.consumed = 0
         path = downloads.get(self.name)
-        ahead: Future[Path] | None = None
         if self._following is not None:
-            ahead = self._mirror.download(self._following).start(self._following.name)
+            self._mirror.download(self._following).start(self._following.name)
         # A process of its own parses while passages are encoded and written.
         file = LimitedFile(path, read_pubmed_xml, name=self.name, reading=[], limits=ReadLimits())
         self.size = file.size
         for entry in _read_ahead(file.entries()):
             self.read += 1
             self.consumed = file.consumed
+            if isinstance(entry, Reject) and not entry.position.startswith("record "):
+                # The file is rejected from here on, and not one of its records.
+                raise KnowledgeBaseError(f"{path} cannot be read to its end. {entry.reason}")
             if isinstance(entry, Document) and not self._is_wanted(entry):
                 self.left_out += 1
                 continue
@@ -313,8 +314,6 @@ class ReleaseSource:
         downloads.done(self.name)
         if self._report is not None:
             self._report(self)
-        if ahead is not None and ahead.done():
-            ahead.result()
 
     def _is_wanted(self, document: Document) -> bool:
         filters = self._options.filters
