@@ -125,3 +125,8 @@ def retry_after(value: str | None) -> float | None:
         except ValueError:
             return None
     return max(0.0, seconds) if isfinite(seconds) else None
+
+
+def counted(count: int, noun: str) -> str:
+    """Return `1 record`, or `1,200 records`."""
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"

@@ -23,9 +23,7 @@ from briefcontext.knowledge.study_type import StudyType
 
 NO_ANSWER = "No answer was found in the documents."
 """What is said above the reason of an abstention."""
-DEMONSTRATION = (
-    "The documents were written as a demonstration. They are not literature; do not rely on them."
-)
+DEMONSTRATION = "Demonstration texts, not literature: do not rely on them."
 _LISTED = 10
 _KEY = re.compile(rf"\[?({KEY})\]?", re.ASCII | re.IGNORECASE)
 _version = cache(version)

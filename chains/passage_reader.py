@@ -21,7 +21,7 @@ PASSAGES = "passages"
 MOST_PASSAGES = 4
 EXCERPT_SENTENCES = 3
 """The most sentences that are shown of one passage."""
-SHORT = 400
+SHORT = 300
 """Characters of a passage that is shown as a whole."""
 NOTHING_WRITTEN = "Closest passages. No model was used, so no answer was written."
 _NEAREST = 3
@@ -95,7 +95,7 @@ class PassageReader:
         lines = [
             _line(quote, document) for quote, (document, _) in zip(quotes, ranked, strict=True)
         ]
-        return _draft("\n\n".join([NOTHING_WRITTEN, *lines]), question, quotes=quotes)
+        return _draft("\n".join([NOTHING_WRITTEN, *lines]), question, quotes=quotes)
 
     def _excerpt(self, query: str, document: Document, probability: float | None = None) -> Quote:
         """Return consecutive sentences of a passage that hold most of the question, of its results if it can be."""

@@ -72,19 +72,6 @@ def list_references(
     return list(found.values())
 
 
-def described(reference: Reference, citations: Sequence[Citation]) -> str:
-    """Return a reference in one line, with what is to be known of its source."""
-    first = next(citation for citation in citations if citation["key"] in reference["keys"])
-    return " · ".join(" ".join(part.split()) for part in (reference["citation"], *first["notes"]))
-
-
-def counted_references(references: Sequence[Reference]) -> str:
-    """Return how many articles and passages are cited, in words."""
-    articles, passages = len(references), sum(len(reference["keys"]) for reference in references)
-    counted = f"{articles} article{'s' * (articles != 1)}"
-    return counted if passages == articles else f"{counted}, {passages} passages"
-
-
 def place_words(quote: CitedQuote) -> str:
     """Return where a quote stands, in words for a person; empty where nothing is known."""
     if quote["match"] == "title":

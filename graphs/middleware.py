@@ -16,9 +16,10 @@ from pydantic import PrivateAttr
 
 from briefcontext.chains.citation import CitedQuote
 from briefcontext.chains.model.event_loop import wait_for
+from briefcontext.chains.plain_text import describe_source
 from briefcontext.chains.question import check_question
 from briefcontext.chains.reader import Reader
-from briefcontext.chains.references import described, list_references, place_words
+from briefcontext.chains.references import list_references, place_words
 from briefcontext.errors import InputError
 from briefcontext.graphs.evidence import (
     Evidence,
@@ -216,7 +217,7 @@ def evidence_text(evidence: Evidence) -> str:
     citations, documents = evidence.citations, evidence.ranking
     cited = [citation for citation in citations if citation["quotes"]]
     sources = {
-        key: " · ".join(filter(None, [described(reference, citations), reference["url"]]))
+        key: describe_source(reference, citations)
         for reference in list_references(citations, documents)
         for key in reference["keys"]
     }

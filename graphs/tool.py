@@ -1,6 +1,6 @@
 """The graph as a tool for agents, and the short text of an answer for their models."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -9,10 +9,8 @@ from langchain_core.tools import StructuredTool, ToolException
 from langgraph.pregel.protocol import PregelProtocol
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from briefcontext.chains.answer import NO_ANSWER, Answer
-from briefcontext.chains.citation import Citation
-from briefcontext.chains.notes import note_lines, with_signs
-from briefcontext.chains.references import Reference, described
+from briefcontext.chains.answer import Answer
+from briefcontext.chains.plain_text import answer_text
 from briefcontext.errors import InputError, ModelCallError, problems
 from briefcontext.graphs.settings import AskedFilters, Settings, current_settings
 
@@ -24,8 +22,6 @@ DESCRIPTION = (
     "when the documents "
     "do not answer. When you use an answer, keep its sources' ids and links, and do not add facts to it."
 )
-_NOTES = 5
-"""Limit of notes in a list, without dangers."""
 
 
 class Asked(BaseModel):
@@ -56,7 +52,7 @@ def briefcontext_tool(
 ) -> StructuredTool:
     """Return the graph as a LangChain tool.
 
-    The model gets a short text with numbered sources (`cited_text`); the tool message's `artifact`
+    The model gets a short text with numbered sources (`answer_text`); the tool message's `artifact`
     is the whole `Answer`. Wrong questions and failed model calls become tool errors that the model
     reads. Other errors are raised.
 
@@ -122,62 +118,9 @@ def _tool_errors() -> Iterator[None]:
 
 def _content(result: Mapping[str, Any]) -> tuple[str, Answer]:
     answer: Answer = result["answer"]
-    return cited_text(answer), answer
+    return answer_text(answer), answer
 
 
 def problems_of(error: ValidationError | Any) -> str:
     """Return the message to a model on arguments that do not fit the schema."""
     return f"The arguments cannot be used: {problems(error)}. Call the tool again with others."
-
-
-def cited_text(answer: Answer) -> str:
-    """Return the answer's text with its notes, dangers first, and its sources by number."""
-    text, notes = answer["text"], answer["notes"]
-    parts = [with_signs(text, notes)]
-    if answer["abstained"]:
-        parts.insert(0, f"NO ANSWER: {NO_ANSWER}")
-    if answer["choice"]:
-        parts.insert(0, f"Choice: {answer['choice']}")
-    dangers = [f"Danger: {line}" for line in note_lines(notes, text, "danger")]
-    if checks := [*dangers, *note_lines(notes, text, "caution")]:
-        parts.insert(0, _listed("Check:", checks, len(dangers) + _NOTES))
-    if answer["citations"]:
-        sources = [_source(reference, answer["citations"]) for reference in answer["references"]]
-        parts.append("\n".join(["Sources:", *sources]))
-    if answer["evidence"]["summary"]:
-        parts.append(f"Evidence: {answer['evidence']['summary']}")
-    if conflict := _conflict(answer):
-        parts.append(f"The evidence contradicts itself: {conflict}")
-    if information := note_lines(notes, text, "info"):
-        parts.append(_listed("Notes:", information))
-    return "\n\n".join(parts)
-
-
-def _listed(heading: str, lines: Sequence[str], limit: int = _NOTES) -> str:
-    shown = [f"- {_line(line)}" for line in lines[:limit]]
-    if len(lines) > limit:
-        shown.append(f"- more notes: {len(lines) - limit}")
-    return "\n".join([heading, *shown])
-
-
-def _line(text: str) -> str:
-    # A title or an error comes from elsewhere, and must not look like a line of ours.
-    return " ".join(text.split())
-
-
-def _source(reference: Reference, citations: Sequence[Citation]) -> str:
-    parts = [described(reference, citations), reference["url"] or ""]
-    return f"[{']['.join(reference['keys'])}] {' · '.join(filter(None, parts))}"
-
-
-def _conflict(answer: Answer) -> str:
-    conflict = answer["conflict"]
-    if conflict is None:
-        return ""
-    counted = [
-        f"{len(partitions)} partition{'s' if len(partitions) > 1 else ''} chose {letter}"
-        for letter, partitions in conflict["choices"].items()
-    ]
-    return _line(
-        " ".join([conflict["statement"] or "", f"{', '.join(counted)}." if counted else ""])
-    )

@@ -42,20 +42,15 @@ def test_ask_prints_the_answer_with_numbered_citations_route_and_use(run: Run) -
     assert (code, err) == (0, "")
     assert "Metformin" in out
     assert "[1]" in out
-    for part in (
-        "Sources: ",
-        "demo-type-2-diabetes-01",
-        "Route",
-        "vanilla",
-        "IoU",
-        "no model calls",
-    ):
+    for part in ("Sources:", "demo-type-2-diabetes-01", "vanilla, no model calls"):
         assert part in out
+    assert "Route:" not in out
+    assert len(out.splitlines()) < 24
 
 
 @pytest.mark.parametrize(
     ("reported", "told"),
-    [(True, r"1 call, [\d,]+ tokens in, \d+ out, "), (False, "1 call, tokens not reported, ")],
+    [(True, r"1 call, [\d,]+ tokens, "), (False, "1 call, tokens not reported, ")],
 )
 def test_tokens_that_a_provider_does_not_report_are_no_0(
     run: Run, model: str, server: OpenAIServer, reported: bool, told: str
@@ -63,7 +58,7 @@ def test_tokens_that_a_provider_does_not_report_are_no_0(
     server.script = lambda call: replace(faithful(call), reported=reported)
     code, out, _ = run("ask", FIRST_CHOICE, "--model", model, "--route", "vanilla", "--no-verify")
     assert code == 0
-    assert re.search(f"\nUsed\n{told}", out)
+    assert re.search(told, out)
 
 
 def test_without_a_command_there_is_help_and_no_error(run: Run) -> None:
@@ -138,40 +133,19 @@ def test_questions_of_a_file_are_asked_side_by_side_and_keep_their_order(
 
 
 def test_rankings_that_disagree_show_what_each_partition_gave(run: Run) -> None:
-    code, out, _ = run("ask", MIDDLE)
+    code, out, _ = run("ask", MIDDLE, "--verbose")
     assert code == 0
-    assert "map_reduce" in out
     assert "the rankings disagree" in " ".join(out.split())
-    assert "Partitions" in out
-
-
-def test_passages_of_one_article_are_told_apart_in_both_rankings(
-    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.delenv("COLUMNS", raising=False)
-    path = tmp_path / "colds.md"
-    trials = {
-        drug: " ".join(f"Trial {n} of {drug} was {'very ' * (n % 7)}small." for n in range(80))
-        for drug in ("zinc", "honey")
-    }
-    path.write_text(
-        "# Colds\n\n" + "\n\n".join(f"## On {drug}\n\n{told}" for drug, told in trials.items())
-    )
-    code, out, _ = run("ask", "--document", str(path), "Was trial 3 of honey small?")
-    assert code == 0
-    named = re.findall(r"\d  (Colds(?: › On (?:honey|zinc))?, “.*…”)", out)
-    assert len(named) == 6
-    assert len(set(named)) > 3
+    assert "Partitions:" in out
 
 
 def test_an_abstention_looks_like_one_and_names_the_passages(run: Run) -> None:
     code, out, _ = run("ask", "How is the carburettor of a motorcycle cleaned?")
     assert code == 0
     told = " ".join(out.split())
-    assert told.startswith(
-        "No answer was found in the documents. No passage mentions: carburettor, motorcycle"
-    )
-    assert "The nearest titles: " in told
+    assert "NO ANSWER: " in told
+    assert "No passage mentions: carburettor, motorcycle" in told
+    assert told.count("The nearest titles: ") == 1
     assert "none of them contains evidence" not in told
 
 
@@ -190,10 +164,19 @@ def test_notes_are_above_the_answer_and_their_signs_after_the_sentences(
     code, out, _ = run("ask", FIRST_CHOICE, "--model", model)
     assert code == 0
     told = " ".join(out.split())
-    assert told.startswith(
-        "Check ! “Take 5000 mg six times a day [1].” Not found in [1]: 5000 mg, six times a day."
+    check = (
+        "Check: - “Take 5000 mg six times a day [1].” Not found in [1]: 5000 mg, six times a day."
     )
+    assert told.index(check) < told.index("(! figure not found)")
     assert "a day [1]. (! figure not found) Surely. (! uncited)" in told
+
+
+def test_quotes_are_printed_only_on_request(run: Run) -> None:
+    question = "When does dexamethasone help people with COVID-19?"
+    assert "Quotes:" not in run("ask", question)[1]
+    out = run("ask", question, "--quotes")[1]
+    assert "Quotes:\n[1] “Dexamethasone reduces deaths" in out
+    assert "Documents:" not in out
 
 
 def test_json_is_one_object_with_the_answers_keys(run: Run) -> None:
@@ -420,16 +403,6 @@ def test_one_long_file_is_answered_in_the_order_of_its_text(run: Run, tmp_path: 
     assert "Zinc lozenges" in answer["citations"][0]["quote"]
 
 
-def test_a_section_that_is_called_like_its_document_is_named_once(run: Run, tmp_path: Path) -> None:
-    path = tmp_path / "zinc.md"
-    path.write_text("# Zinc\n\nZinc shortened the common cold by two days.\n")
-    code, out, _ = run(
-        "ask", "--verbose", "--document", str(path), "Does zinc shorten the common cold?"
-    )
-    assert code == 0
-    assert re.search(r"  1  \d\.\d{3}  Zinc\n     \S*zinc\.md#0\n     Zinc Zinc shortened", out)
-
-
 def test_an_unknown_model_is_exit_code_2(run: Run, model: str, server: OpenAIServer) -> None:
     server.script = lambda call: Reply("The model does not exist", status=404)
     code, _, err = run("ask", FIRST_CHOICE, "--model", model)
@@ -483,6 +456,7 @@ OF_MODELS = {"temperature", "max_output_tokens", "model_cache"}
                 "options",
                 "as_json",
                 "references",
+                "quotes",
                 "verbose",
             }
             | OF_MODELS,

@@ -375,7 +375,7 @@ def test_the_terminal_gives_no_document_a_heading_of_its_own(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COLUMNS", "80")
-    headings = ["Sources: 1 article", "Route", "Partitions", "Documents", "Used", "Notes"]
+    headings = ["Sources:", "Notes:", "Quotes:", "Partitions:", "Documents:"]
     for width in range(60, 80):  # so that lines break at every place
         spoof = f"{'x' * width} " + "\n\n".join(headings * 2)
         document = Document(
@@ -406,6 +406,7 @@ def test_the_terminal_gives_no_document_a_heading_of_its_own(
                 bm25_top=[spoof],
                 consistent=False,
                 reason="forced",
+                contributions=None,
             ),
             extractions=[{**extraction, "finding": spoof, "quotes": [quote]}],
             retracted=[spoof],

@@ -244,13 +244,8 @@ def test_search_prints_text_section_and_source(
     index(guide)
     code, out, _ = run("kb", "search", str(tmp_path / "kb"), "honey cough", "--method", "bm25")
     assert code == 0
-    first, second, text = out.splitlines()
-    assert first.split()[0] == "1"
-    assert first.endswith("Cough in adults")
-    assert second.split(" · ")[:2] == [
-        f"     {tmp_path.name}/guide.md#0",
-        "Cough in adults › Honey",
-    ]
+    heading, text = out.splitlines()
+    assert heading.split(" · ")[:2] == ["- 1. Cough in adults", "Cough in adults"]
     assert "Honey soothes a cough. It is safe in adults." in text
     assert run("kb", "search", str(tmp_path / "kb"), " ")[0] == 2
     assert (
@@ -275,9 +270,5 @@ def test_search_says_what_became_of_an_article_and_what_kind_it_is(
     )
     index(source)
     _, out, _ = run("kb", "search", str(tmp_path / "kb"), "honey", "--method", "bm25")
-    assert out.splitlines()[1].split(" · ")[1:] == [
-        "RETRACTED",
-        "EXPRESSION OF CONCERN",
-        "randomized trial",
-        "2011",
-    ]
+    for fact in ("RETRACTED", "EXPRESSION OF CONCERN", "randomized trial", "2011"):
+        assert f" · {fact}" in out.splitlines()[0]

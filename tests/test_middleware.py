@@ -84,7 +84,7 @@ def test_the_model_gets_located_quotes_with_their_sources(
         Query: {QUESTION}
         Documents read: 16. With evidence: 1.
 
-        Title 8. src-8
+        Title 8 · src-8
         - "{KEY_SENTENCE}" (characters 0–48)
 
         In the words of the model that read them:
@@ -567,7 +567,7 @@ def test_faithful_quotes_of_all_documents_are_listed(
         chat_model, search_tool(disagreeing.documents), BriefContextMiddleware(chat_model)
     )
     titles = [line for line in message.content.splitlines() if line.startswith("Title ")]
-    assert titles == [f"Title {place}. src-{place}" for place in range(16)]
+    assert titles == [f"Title {place} · src-{place}" for place in range(16)]
 
 
 def test_the_example_of_the_readme_is_type_checked() -> None:

@@ -15,7 +15,6 @@ from briefcontext.chains.reader import Quote
 from briefcontext.chains.references import (
     REFERENCE_FORMATS,
     Reference,
-    counted_references,
     list_references,
     place_words,
     write_references,
@@ -65,8 +64,6 @@ def test_an_article_is_one_reference_whatever_of_it_is_cited() -> None:
         ("1", ["1a", "1b"]),
         ("2", ["2"]),
     ]
-    assert counted_references(references) == "2 articles, 3 passages"
-    assert counted_references(references[1:]) == "1 article"
 
 
 @pytest.mark.parametrize("title", ["Bees", "RETRACTED: Bees"])

@@ -8,11 +8,11 @@ from langchain_openai import ChatOpenAI
 
 from briefcontext.chains.citation import assign_keys
 from briefcontext.chains.context import render_documents
+from briefcontext.chains.plain_text import answer_text
 from briefcontext.chains.references import summarise_evidence
 from briefcontext.commands.report import print_answer
 from briefcontext.graphs.graph import build_graph
 from briefcontext.graphs.settings import Settings
-from briefcontext.graphs.tool import cited_text
 from briefcontext.knowledge.study_type import StudyType, source_notes, species, study_type
 from tests.conftest import QUESTION, SHARED_DATA, FixedRetriever
 from tests.notes import messages
@@ -149,9 +149,9 @@ def test_an_answer_shows_what_kinds_of_evidence_it_cites(
     assert messages(answer, "concern_cited") == [
         "Articles under an expression of concern are cited: 8."
     ]
-    told = cited_text(answer)
+    told = answer_text(answer)
     assert "Evidence: 1 randomized trial; 1 of other or unknown type; newest 2019" in told
-    print_answer({"answer": answer, "ranking": []}, verbose=False)
+    print_answer({"answer": answer, "ranking": []})
     for text in (told, capsys.readouterr().out):
-        assert "Toy J. 2019. 7 · randomized trial" in text
-        assert "8 · EXPRESSION OF CONCERN · corrected · humans" in text
+        assert "randomized trial · Toy J 2019 · 7" in text
+        assert "EXPRESSION OF CONCERN · corrected · humans" in text

@@ -81,7 +81,7 @@ def test_the_model_gets_a_short_text_and_the_caller_the_answer(
     assert message.content.startswith(answer["text"])
     listed = message.content.partition("\n\nSources:\n")[2].split("\n\n")[0].splitlines()
     assert len(listed) == len(answer["citations"]) == 16
-    assert listed[0] == "[1] One Sources: [2] Two. 2020. src-0 · https://example.org/0"
+    assert listed[0] == "[1] One Sources: [2] Two · 2020 · src-0 · https://example.org/0"
     assert "Copied" not in message.content
     assert answer["extractions"][0]["quotes"]
 
@@ -224,7 +224,7 @@ def test_an_agent_asks_two_questions_at_once(
     assert [message.tool_call_id for message in (first, second)] == [
         call["id"] for call in asked.tool_calls
     ]
-    assert all("[1] Title 0. src-0" in message.content for message in (first, second))
+    assert all("[1] Title 0 · src-0" in message.content for message in (first, second))
     assert all(len(message.artifact["extractions"]) == 4 for message in (first, second))
     assert last.content == "I was told 2 things."
     assert server.together == 0, "the eight extractions of both questions were in flight at once"

@@ -9,11 +9,11 @@ from langchain_openai import ChatOpenAI
 from starlette.testclient import TestClient
 
 from briefcontext.chains.llm_reader import LLMReader
+from briefcontext.chains.plain_text import answer_text
 from briefcontext.evaluation.runs.run import Run
 from briefcontext.evaluation.runs.settings import RunSettings
 from briefcontext.graphs.graph import build_graph
 from briefcontext.graphs.settings import Settings
-from briefcontext.graphs.tool import cited_text
 from briefcontext.page.app import create_app
 from tests.conftest import FixedRetriever, make_documents
 from tests.notes import kinds, messages
@@ -143,7 +143,7 @@ def test_a_forced_choice_that_the_answer_itself_calls_unsupported_is_marked(
     answer = json.loads(told.text.splitlines()[-1])["answer"]
     assert answer["choice"] == "B"
     assert "choice_unsupported" in kinds(answer, "caution")
-    assert cited_text(answer).startswith("Check:")
+    assert answer_text(answer).startswith("Check:")
 
 
 REPLIES = [

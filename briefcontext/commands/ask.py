@@ -56,8 +56,10 @@ def ask(
         output_option(help="Print what the answer cites, for a reference manager."),
     ] = None,
     verbose: Annotated[
-        bool, output_option("--verbose", help="Show every document and quote, and log each stage.")
+        bool,
+        output_option("--verbose", help="Show rankings, partitions and texts; log each stage."),
     ] = False,
+    quotes: Annotated[bool, output_option("--quotes", help="Show the cited quotes.")] = False,
     **given: Any,
 ) -> None:
     """Answer a question over a knowledge base, with citations."""
@@ -93,7 +95,7 @@ def ask(
     else:
         if earlier:
             say_line(f"Asked as: {state['answer']['question']}")
-        print_answer(state, verbose=verbose)
+        print_answer(state, verbose=verbose, quotes=quotes)
 
 
 def prompts(

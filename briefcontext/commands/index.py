@@ -13,7 +13,8 @@ from rich.markup import escape
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
 from briefcontext.commands.options import assignments, values
-from briefcontext.commands.terminal import EXIT_FAILED, counted, printable_line, say_line
+from briefcontext.commands.terminal import EXIT_FAILED, printable_line, say_line
+from briefcontext.errors import counted
 
 if TYPE_CHECKING:
     from briefcontext.knowledge.build import BuildReport

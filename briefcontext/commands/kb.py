@@ -6,8 +6,8 @@ from typing import Annotated, Any, Literal
 import typer
 
 from briefcontext.commands import options as shared
-from briefcontext.commands.terminal import counted, print_json, printable_line, say, say_line
-from briefcontext.errors import InputError, KnowledgeBaseError
+from briefcontext.commands.terminal import print_json, printable_line, say, say_line
+from briefcontext.errors import InputError, KnowledgeBaseError, counted
 
 LISTED_SOURCES = 5
 
@@ -103,6 +103,7 @@ def search(
     **given: Any,
 ) -> None:
     """Show the passages that rank highest."""
+    from briefcontext.chains.plain_text import describe_passage
     from briefcontext.commands.report import print_passages
     from briefcontext.graphs import resources
 
@@ -112,7 +113,7 @@ def search(
     filters = settings.filters
     found = resources.retriever(settings).invoke(query, k=k, filters=filters)
     if as_json:
-        print_json([{"id": d.id, "text": d.page_content, **d.metadata} for d in found])
+        print_json([describe_passage(document) for document in found])
         return
     if not found:
         other = f"No passage was found. Try other words, or --method dense; kb info {folder} tells what it holds."

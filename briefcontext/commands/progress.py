@@ -16,8 +16,8 @@ from rich.table import Table
 
 from briefcontext.chains.model.event_loop import wait_for
 from briefcontext.chains.model.reply_cache import from_cache
-from briefcontext.commands.terminal import Interrupted, counted, printable, printable_line
-from briefcontext.errors import ModelCallError
+from briefcontext.commands.terminal import Interrupted, printable, printable_line
+from briefcontext.errors import ModelCallError, counted
 from briefcontext.graphs.events import AnswerToken, AnswerTokens, Event
 from briefcontext.graphs.graph import graph
 from briefcontext.graphs.settings import Settings

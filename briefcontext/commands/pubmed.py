@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from briefcontext.commands import options as shared
-from briefcontext.commands.terminal import counted, say_line
-from briefcontext.errors import InputError, KnowledgeBaseError
+from briefcontext.commands.terminal import say_line
+from briefcontext.errors import InputError, KnowledgeBaseError, counted
 
 if TYPE_CHECKING:
     from briefcontext.knowledge.build import BuildReport

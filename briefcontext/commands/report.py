@@ -1,241 +1,141 @@
 """Printing an answer in the terminal."""
 
 import os
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import shutil
+import sys
+import textwrap
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import typer
 from langchain_core.documents import Document
-from rich.console import Console, Group, RenderableType
-from rich.padding import Padding
-from rich.table import Table
-from rich.text import Text
 
-from briefcontext.chains.answer import NO_ANSWER, Answer, Conflict
-from briefcontext.chains.citation import Citation
-from briefcontext.chains.notes import Level, note_lines, with_signs
+from briefcontext.chains.answer import Answer
 from briefcontext.chains.passage_reader import PASSAGES
-from briefcontext.chains.place import find_place
+from briefcontext.chains.plain_text import (
+    answer_text,
+    describe_passage,
+    one_line,
+    passage_text,
+    usage_line,
+)
 from briefcontext.chains.reader import Extraction
-from briefcontext.chains.references import Reference, counted_references, described, place_words
-from briefcontext.commands.terminal import counted, printable, printable_line
+from briefcontext.chains.references import place_words
+from briefcontext.commands.terminal import printable, printable_line
+from briefcontext.errors import counted
 from briefcontext.knowledge.encoders.encoder import title_of
-from briefcontext.knowledge.study_type import source_notes
 
-UNWRAPPED = 1_000_000
-"""Characters; no line is as long."""
-_BEGINNING = 60
-"""Characters of a passage that tell it from others of its article."""
+_NEAREST = 3
+"""Titles that an abstention names."""
+_STATUS = {"evidence": "evidence", "none": "nothing on the question", "failed": "NOT READ"}
 
 
-def print_answer(state: Mapping[str, Any], *, verbose: bool) -> None:
-    """Print the answer, its sources, its route, what each partition gave, and what it used.
+def print_answer(state: Mapping[str, Any], *, verbose: bool = False, quotes: bool = False) -> None:
+    """Print the answer, its notes and sources, and a line on its cost.
 
-    Into a pipe or a file no line is wrapped or padded, unless COLUMNS is exported.
+    Lines are wrapped for a terminal, and in a pipe or file only if COLUMNS is exported.
+
+    Args:
+        state: `answer` and `ranking` of the graph.
+        verbose: Also print the quotes, the rankings, the partitions and the documents.
+        quotes: Also print the quotes.
     """
-    _print(_answer(state["answer"], state["ranking"], verbose=verbose))
+    answer, documents = state["answer"], state["ranking"]
+    parts = [answer_text(answer)]
+    if answer["abstained"] and answer["written_by"] != PASSAGES:
+        titles = dict.fromkeys(filter(None, map(title_of, documents)))
+        parts += [f"The nearest titles: {'; '.join(list(titles)[:_NEAREST])}."] if titles else []
+    if quotes or verbose:
+        parts += _quotes(answer)
+    if verbose:
+        parts += [_route(answer, documents), *_partitions(answer["extractions"])]
+        parts += ["Documents:", *_passages(documents), *_single_call(answer)]
+    advice = "Not medical advice: check every statement against its source."
+    parts.append(f"{usage_line(answer)}\n{advice}")
+    _print(parts)
 
 
 def print_passages(documents: Sequence[Document]) -> None:
-    """Print passages with their texts, best first, as `print_answer` prints those that were read."""
-    _print(_documents(documents, texts=True))
+    """Print passages with their texts, best first."""
+    _print(list(_passages(documents)))
 
 
-def _print(parts: Iterable[RenderableType]) -> None:
-    console = Console(highlight=False, emoji=False, markup=False)
-    if console.is_terminal:
-        console.print(Group(*parts))
-        return
-    if "COLUMNS" not in os.environ:
-        console.width = UNWRAPPED
-    with console.capture() as captured:
-        console.print(Group(*parts))
-    typer.echo("\n".join(line.rstrip() for line in captured.get().split("\n")), nl=False)
+def _print(parts: Sequence[str]) -> None:
+    text = printable("\n\n".join(parts))
+    if sys.stdout.isatty() or "COLUMNS" in os.environ:
+        width = shutil.get_terminal_size().columns
+        text = "\n".join(_wrapped(line, width) for line in text.split("\n"))
+    typer.echo(text)
 
 
-def _answer(
-    answer: Answer, documents: Sequence[Document], *, verbose: bool
-) -> Iterator[RenderableType]:
-    yield ""
-    signs: dict[Level, str] = {"danger": "!!", "caution": "!"}
-    checks = [
-        _item(sign, line)
-        for level, sign in signs.items()
-        for line in note_lines(answer["notes"], answer["text"], level)
-    ]
-    if checks:
-        yield Text("Check", "bold")
-        yield from checks
-        yield ""
-    if letter := answer["choice"]:
-        yield Text(printable_line(f"{letter}. {answer['options'].get(letter, '')}"), "bold")
-    if answer["abstained"]:
-        yield Text(NO_ANSWER, "bold")
-    yield printable(with_signs(answer["text"], answer["notes"]))
-    references, summary = (
-        answer["references"],
-        answer["evidence"]["summary"] if answer["citations"] else "",
+def _wrapped(line: str, width: int) -> str:
+    # Indented, so that no part of an item looks like another item.
+    hanging = "" if line[:1].isalpha() else "  "
+    return textwrap.fill(
+        line,
+        width,
+        subsequent_indent=hanging,
+        break_long_words=False,
+        break_on_hyphens=False,
     )
-    copied = answer["written_by"] == PASSAGES
-    listed = documents if verbose or (answer["abstained"] and not copied) else []
-    filters = "" if answer["abstained"] else answer["provenance"]["searched"].get("filters", "")
-    sections: dict[str, list[RenderableType]] = {
-        "Only these were searched": [printable_line(filters)] if filters else [],
-        f"Sources: {counted_references(references)}": [
-            part
-            for reference in references
-            for part in _reference(reference, answer["citations"], quoted=verbose or not copied)
-        ],
-        "Summary of evidence": [printable_line(summary)] if summary else [],
-        "Conflict": list(_conflict(answer["conflict"])) if answer["conflict"] else [],
-        "Route": list(_route(answer, documents)),
-        "Partitions": [
-            part for each in answer["extractions"] for part in _extraction(each, verbose=verbose)
-        ],
-        "Documents" if verbose else "Documents (to read their texts, add --verbose)": list(
-            _documents(listed, texts=verbose)
-        ),
-        "Used": [_usage(answer)],
-        "Notes": [_item("-", line) for line in note_lines(answer["notes"], answer["text"], "info")],
-    }
-    for heading, parts in sections.items():
-        if parts:
-            yield Text(f"\n{heading}", "bold")
-            yield from parts
-    yield Text("\nNot medical advice: check every statement against its source.", "dim")
 
 
-def _item(mark: str, text: str) -> Table:
-    """Lay a text out in one paragraph, indented throughout, so that no part of it passes for a heading or an item."""
-    grid = Table.grid(padding=(0, 1))
-    grid.add_column(no_wrap=True)
-    grid.add_row(mark, printable_line(text))
-    return grid
-
-
-def _indented(text: str, spaces: int = 4) -> Padding:
-    return Padding(printable(text), (0, 0, 0, spaces), expand=False)
-
-
-def _reference(
-    reference: Reference, citations: Sequence[Citation], *, quoted: bool
-) -> Iterator[RenderableType]:
-    """An article once, with the quotes from each passage of it that is cited, or only their places."""
-    passages = [citation for citation in citations if citation["key"] in reference["keys"]]
-    yield _item(f"[{reference['number']}]", described(reference, passages))
-    for citation in passages:
-        key = f"[{citation['key']}] " if len(passages) > 1 else ""
+def _quotes(answer: Answer) -> Iterator[str]:
+    lines = []
+    for citation in answer["citations"]:
         for quote in citation["quotes"]:
-            told = [
-                place_words(quote),
-                "" if quote["match"] in ("exact", "title") else quote["match"],
-            ]
-            where = ", ".join(filter(None, told))
-            if quoted:
-                yield _indented(f"{key}“{quote['text']}”{f' ({where})' if where else ''}")
-            elif where:
-                yield _indented(f"{key}{where}")
+            match = "" if quote["match"] in ("exact", "title") else quote["match"]
+            place = ", ".join(filter(None, [place_words(quote), match]))
+            words = one_line(f"“{quote['text']}”")
+            lines.append(f"[{citation['key']}] {words}{f' ({place})' if place else ''}")
         if not citation["quotes"]:
-            yield _indented(f"{key}(cited without a quote)")
-    if reference["url"]:
-        yield _indented(printable_line(reference["url"]))
+            lines.append(f"[{citation['key']}] (cited without a quote)")
+    if lines:
+        yield "\n".join(["Quotes:", *lines])
 
 
-def _conflict(conflict: Conflict) -> Iterator[str]:
-    if conflict["statement"]:
-        yield printable(conflict["statement"])
-    for letter, partitions in conflict["choices"].items():
-        places = ", ".join(str(index + 1) for index in partitions)
-        yield f"{printable_line(letter)}: partition{'s' if len(partitions) > 1 else ''} {places}"
-    if conflict["settled"]:
-        yield f"The answer settles on {printable_line(conflict['settled'])}."
-
-
-def _route(answer: Answer, documents: Sequence[Document]) -> Iterator[RenderableType]:
+def _route(answer: Answer, documents: Sequence[Document]) -> str:
     preflight = answer["preflight"]
-    yield f"{answer['route']}: {printable_line(preflight['reason'])}"
-    if preflight["iou"] is not None:
-        grid = Table.grid(padding=(0, 2))
-        names = _passage_names(documents)
-        for ranking, top in (("dense", preflight["dense_top"]), ("BM25", preflight["bm25_top"])):
-            for rank, id in enumerate(top, start=1):
-                grid.add_row(
-                    f"  {ranking}" if rank == 1 else "",
-                    f"{rank}  {printable_line(names.get(id, id))}",
-                )
-        grid.add_row(
-            "  IoU", f"{preflight['iou']:.2f} (agreement is above {preflight['threshold']:.2f})"
-        )
-        if preflight.get("method") == "calibrated":
-            shown = f"{preflight['probability']:.3f} (the map from {preflight['probability_threshold']:.3f})"
-            grid.add_row("  misplaced", shown)
-            for name, added in (preflight["contributions"] or {}).items():
-                grid.add_row(f"    {added:+.2f}", printable_line(name))
-        yield grid
+    titles = {str(each.id): title_of(each) for each in documents}
+    lines = [f"Route: {answer['route']}: {preflight['reason']}."]
+    for name, ids in (("dense", preflight["dense_top"]), ("BM25", preflight["bm25_top"])):
+        lines += [
+            one_line(f"- {name} {rank}: {id} {titles.get(id, '')}")
+            for rank, id in enumerate(ids, start=1)
+        ]
+    for signal, log_odds in (preflight.get("contributions") or {}).items():
+        lines.append(f"- {log_odds:+.2f} {signal}")
+    return "\n".join(lines)
 
 
-def _passage_names(documents: Sequence[Document]) -> dict[str, str]:
-    """Name passages by their titles, and those of one title by section and beginning, too."""
-    names = {str(each.id): title_of(each) or str(each.id) for each in documents}
-    titles = Counter(names.values())
-    for each in documents:
-        if titles[title := names[str(each.id)]] > 1:
-            section = find_place(each).section
-            begins = each.page_content.lstrip("# \n").removeprefix(section).strip()[:_BEGINNING]
-            place = [section] if section.startswith(title) else [title, section]
-            names[str(each.id)] = ", ".join(filter(None, (*place, f"“{begins.rstrip()}…”")))
-    return names
+def _partitions(extractions: Sequence[Extraction]) -> Iterator[str]:
+    lines = []
+    for extraction in extractions:
+        facts = [_STATUS[extraction["status"]]]
+        if extraction["quotes"]:
+            facts.append(counted(len(extraction["quotes"]), "quote"))
+        if extraction["choice"]:
+            facts.append(f"choice {extraction['choice']}")
+        if extraction["confidence"] is not None:
+            facts.append(f"confidence {extraction['confidence']:.2f}")
+        facts.append(extraction["finding"] or extraction["error"] or "")
+        lines.append(f"- {extraction['index'] + 1}: {one_line(', '.join(filter(None, facts)))}")
+    if lines:
+        yield "\n".join(["Partitions:", *lines])
 
 
-def _extraction(extraction: Extraction, *, verbose: bool) -> Iterator[RenderableType]:
-    told = {"evidence": "evidence", "none": "nothing on the question", "failed": "NOT READ"}
-    parts = [told[extraction["status"]]]
-    if extraction["quotes"]:
-        parts.append(counted(len(extraction["quotes"]), "quote"))
-    if extraction["choice"]:
-        parts.append(f"choice {extraction['choice']}")
-    if extraction["confidence"] is not None:
-        parts.append(f"confidence {extraction['confidence']:.2f}")
-    yield f"{extraction['index'] + 1}  {printable_line(', '.join(parts))}"
-    if extraction["finding"]:
-        yield _indented(extraction["finding"], 3)
-    for quote in extraction["quotes"] if verbose else []:
-        yield _indented(f"{quote['document_id']}: “{quote['text']}”", 3)
+def _passages(documents: Sequence[Document]) -> Iterator[str]:
+    for document in documents:
+        passage = describe_passage(document)
+        score = "" if passage["score"] is None else f" (score {passage['score']:.3f})"
+        heading, _, text = passage_text(passage).partition("\n")
+        yield f"- {heading}{score}\n  {printable_line(text)}"
 
 
-def _documents(documents: Sequence[Document], *, texts: bool) -> Iterator[RenderableType]:
-    for place, document in enumerate(documents, start=1):
-        known = document.metadata
-        score = f"  {known['score']:.3f}" if known.get("score") is not None else ""
-        title = title_of(document) or str(document.id)
-        yield _item(f"{place:>3}{score} ", title)
-        page = known.get("page") and f"page {known['page']}"
-        section, year, url = (known.get(name) for name in ("section", "year", "url"))
-        told = (document.id, *source_notes(document), section, page, year, url)
-        yield _indented(
-            printable_line(" · ".join(str(part) for part in told if part and part != title)), 5
-        )
-        if texts:
-            yield _indented(printable_line(document.page_content), 5)
-
-
-def _usage(answer: Answer) -> str:
+def _single_call(answer: Answer) -> Iterator[str]:
     usage = answer["usage"]
-    if not usage["calls"]:
-        return f"no model calls, {usage['seconds']:.1f} s"
-    again = (
-        f" ({usage['retries']} {'retry' if usage['retries'] == 1 else 'retries'})"
-        if usage["retries"]
-        else ""
-    )
-    tokens = f"{usage['input_tokens']:,} tokens in, {usage['output_tokens']:,} out"
-    tokens = tokens if usage["input_tokens"] else "tokens not reported"
-    text = f"{counted(usage['calls'], 'call')}{again}, {tokens}, {usage['seconds']:.1f} s"
     if usage["vanilla_input_tokens"] and answer["route"] == "map_reduce":
-        text += (
-            f"; one call over all documents would have read about {usage['vanilla_input_tokens']:,}"
+        yield (
+            f"One call over all documents would read about {usage['vanilla_input_tokens']:,} "
+            f"tokens and write about {usage['vanilla_output_tokens'] or 0:,}."
         )
-        if usage["vanilla_output_tokens"]:
-            text += f" and written {usage['vanilla_output_tokens']:,}"
-    return text

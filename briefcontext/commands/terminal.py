@@ -45,11 +45,6 @@ def print_json(value: object) -> None:
     typer.echo(json.dumps(value, ensure_ascii=False, default=str))
 
 
-def counted(count: int, noun: str) -> str:
-    """Return `1 record`, or `1,200 records`."""
-    return f"{count:,} {noun}{'' if count == 1 else 's'}"
-
-
 class Interrupted(BaseException):
     """A Ctrl-C, with what was done until then.
 

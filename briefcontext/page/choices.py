@@ -8,32 +8,30 @@ from briefcontext.graphs.settings import Settings
 from briefcontext.knowledge.study_type import StudyType
 
 CHOICES = {
-    "route": "How to read",
-    "fallback": "Where the rankings agree",
+    "route": "Reading",
+    "fallback": "If the rankings agree",
     "top_k": "Documents to retrieve",
     "partition_size": "Documents in a group",
-    "preflight_top_n": "Top documents to compare",
-    "iou_threshold": "Overlap of rankings that agree",
-    "retrieval": "How to search",
+    "retrieval": "Search",
     "years": "Years",
     "publication_types": "Study types",
     "journals": "Journals",
     "mesh": "Subject headings (MeSH)",
     "languages": "Languages",
-    "include_retracted": "Retracted articles, too",
+    "include_retracted": "Include retracted articles",
 }
-"""What the form calls the settings, in its order."""
+"""Labels of the settings in the form, in its order."""
 FILTERS = {
     "years": "Both included; leave either empty.",
-    "publication_types": "Any of these, by PubMed's types, or by the title, headings or text.",
+    "publication_types": "Any of these, by PubMed's publication types and MeSH headings.",
     "journals": "Titles, or abbreviations as in PubMed. Several: with semicolons between.",
     "mesh": "As PubMed writes them. Several: with semicolons between.",
     "languages": "PubMed's codes, such as eng or fre. Several: with semicolons between.",
 }
-"""What the form says of the filters; of other settings it says what their descriptions say."""
+"""Hints on the filters; other settings show their own descriptions."""
 STUDY_TYPES = (*get_args(StudyType), "clinical trial", "observational study")
-"""What the form offers: what is shown beside an article, and two publication types of PubMed."""
-_COUNTS = ("top_k", "partition_size", "preflight_top_n")
+"""Study types that the form offers."""
+_COUNTS = ("top_k", "partition_size")
 
 
 def describe(settings: Settings, labels: Mapping[str, Sequence[str]]) -> list[dict[str, Any]]:

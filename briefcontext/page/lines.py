@@ -12,15 +12,12 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from briefcontext.chains.answer import Answer
-from briefcontext.chains.articles import source_id
-from briefcontext.chains.citation import publication_year, web_link
-from briefcontext.chains.place import find_place
+from briefcontext.chains.plain_text import describe_passage
 from briefcontext.chains.references import REFERENCE_FORMATS, write_references
 from briefcontext.errors import BriefContextError
 from briefcontext.graphs import resources
 from briefcontext.graphs.events import AnswerTokens
 from briefcontext.graphs.settings import Settings
-from briefcontext.knowledge.study_type import source_notes
 
 Line = dict[str, Any]
 
@@ -85,7 +82,7 @@ async def run(
 def _told(update: Mapping[str, Any], ranking: str) -> Iterator[Line]:
     if "ranking" in update:
         documents = [
-            {**passage(document), "rank": place}
+            {**describe_passage(document), "rank": place}
             for place, document in enumerate(update["ranking"], 1)
         ]
         yield {
@@ -113,28 +110,8 @@ def listed(documents: Sequence[Document]) -> Line:
     """Return the passages of a source as the page shows them, as far as they are not too long together."""
     shown = resources.fitting(documents, _MOST_CHARACTERS)
     return {
-        "passages": [passage(document) for document in shown],
+        "passages": [describe_passage(document) for document in shown],
         "left_out": len(documents) - len(shown),
-    }
-
-
-def passage(document: Document) -> Line:
-    """Return what the page shows of a passage: its text, of what it is, and where in it."""
-    metadata: Mapping[str, Any] = document.metadata
-    place = find_place(document)
-    return {
-        "id": str(document.id),
-        "key": str(metadata.get("key") or ""),
-        "source_id": source_id(document),
-        "title": str(metadata.get("title") or ""),
-        "text": document.page_content,
-        "authors": str(metadata.get("authors") or ""),
-        "section": place.section,
-        "paragraph": place.paragraph,
-        "page": place.page,
-        "year": publication_year(document),
-        "notes": source_notes(document),
-        "url": web_link(document),
     }
 
 
