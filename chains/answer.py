@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import cache
 from importlib.metadata import version
 from typing import Literal, NotRequired, get_args
@@ -11,7 +11,7 @@ from langchain_core.documents import Document
 from typing_extensions import TypedDict
 
 from briefcontext.chains.articles import article_id, source_id
-from briefcontext.chains.citation import KEY, Citation, document_key, number_citations
+from briefcontext.chains.citation import KEY, Citation, CitationNumbers, document_key
 from briefcontext.chains.claims import check_claims, find_claims
 from briefcontext.chains.model.usage import Usage
 from briefcontext.chains.notes import Note, by_level, note
@@ -160,69 +160,95 @@ def compose(
     model: str,
     searched: Searched,
 ) -> Answer:
-    """Make the answer from a reader's draft: number its citations and note what to check."""
-    separator = "\0"
-    written = (
-        draft["text"],
-        draft["conflict"] or "",
-        *(each["message"] for each in draft["notes"]),
+    """Return the answer of a reader's draft, with numbered citations and notes to check."""
+    conflict, notes = draft["conflict"] or "", draft["notes"]
+    texts = [draft["text"], conflict, *(each["message"] for each in notes)]
+    numbers = CitationNumbers(texts, documents)
+    numbered = Draft(
+        **{
+            **draft,
+            "text": numbers.replace(draft["text"]),
+            "conflict": numbers.replace(conflict) or None,
+            "notes": [
+                Note(**{**each, "message": numbers.replace(each["message"])}) for each in notes
+            ],
+        }
     )
-    texts = separator.join(text.replace(separator, "") for text in written)
-    numbered, citations, unknown = number_citations(texts, documents, draft["quotes"])
-    text, statement, *messages = numbered.split(separator)
-    text = text.strip()
+    citations = numbers.citations(draft["quotes"])
+    extractions = _with_sources(extractions, documents, citations)
+    conflicting = find_conflict(extractions, draft["choice"], numbered["conflict"])
+    # Without a model, nothing reports whether passages agree.
+    contradicted = None if model == PASSAGES else bool(conflicting)
     notes = [
-        Note(**{**each, "message": message.strip()})
-        for each, message in zip(draft["notes"], messages, strict=True)
+        *numbered["notes"],
+        *(_choice_notes(draft["choice"], extractions) if asked["options"] else []),
+        *_sentence_notes(numbered, citations, documents, numbers.unknown, model),
+        *_partition_notes(extractions),
+        *_document_notes(documents, retracted, preflight, abstained=draft["abstained"]),
     ]
-    numbers = {citation["document_id"]: citation["key"] for citation in citations}
-    named = {
-        document_key(each): f"[{numbers.get(str(each.id)) or source_id(each)}]"
-        for each in documents
-    }
-    extractions = [
-        Extraction(**{**each, "finding": _in_names(each["finding"], named)}) for each in extractions
-    ]
-    if asked["options"]:
-        notes += _choice_notes(draft["choice"], extractions)
-    if not draft["abstained"]:
-        claims = find_claims(text, {citation["key"] for citation in citations})
-        notes += _citation_notes(citations, unknown)
-        notes += (
-            check_claims(claims, citations, documents) if citations and model != PASSAGES else []
-        )
-    notes += _partition_notes(extractions)
-    notes += _document_notes(documents, retracted, preflight, abstained=draft["abstained"])
-    conflict = find_conflict(extractions, draft["choice"], statement.strip() or None)
-    # Whether passages agree is unknown without a model.
-    contradicted = None if model == PASSAGES else bool(conflict)
     return Answer(
         question=asked["text"],
         options=asked["options"],
-        text=text,
+        text=numbered["text"],
         choice=draft["choice"],
         abstained=draft["abstained"],
         written_by=model,
         citations=citations,
         references=list_references(citations, documents),
-        documents=[
-            ReadDocument(
-                document_id=str(document.id),
-                source_id=source_id(document),
-                rank=document.metadata.get("rank"),
-                score=document.metadata.get("score"),
-            )
-            for document in documents
-        ],
+        documents=[_read_document(document) for document in documents],
         evidence=summarise_evidence(_cited_articles(citations, documents), conflict=contradicted),
         route=route,
         preflight=preflight,
         extractions=extractions,
-        conflict=conflict,
+        conflict=conflicting,
         usage=usage,
         notes=by_level(notes),
         provenance=Provenance(version=_version("briefcontext"), searched=searched),
     )
+
+
+def _read_document(document: Document) -> ReadDocument:
+    return ReadDocument(
+        document_id=str(document.id),
+        source_id=source_id(document),
+        rank=document.metadata.get("rank"),
+        score=document.metadata.get("score"),
+    )
+
+
+def _with_sources(
+    extractions: Sequence[Extraction], documents: Sequence[Document], citations: Sequence[Citation]
+) -> list[Extraction]:
+    """Replace the keys in findings with citation numbers, or with sources that are not cited."""
+    numbers = {citation["document_id"]: citation["key"] for citation in citations}
+    names = {
+        document_key(each): f"[{numbers.get(str(each.id)) or source_id(each)}]"
+        for each in documents
+    }
+
+    def name(match: re.Match[str]) -> str:
+        return names.get(match[1].upper(), match[0])
+
+    return [
+        Extraction(**{**each, "finding": _KEY.sub(name, each["finding"])}) for each in extractions
+    ]
+
+
+def _sentence_notes(
+    draft: Draft,
+    citations: Sequence[Citation],
+    documents: Sequence[Document],
+    unknown: Sequence[str],
+    model: str,
+) -> list[Note]:
+    """Return the notes on the citations and on each sentence, unless there is no answer."""
+    if draft["abstained"]:
+        return []
+    notes = _citation_notes(citations, unknown)
+    if citations and model != PASSAGES:
+        claims = find_claims(draft["text"], {citation["key"] for citation in citations})
+        notes += check_claims(claims, citations, documents)
+    return notes
 
 
 def _cited_articles(
@@ -238,11 +264,6 @@ def _cited_articles(
         strongest = next((each for each in get_args(StudyType) if each in kinds), None)
         articles[id] = strongest, year or citation["year"]
     return articles
-
-
-def _in_names(finding: str, named: Mapping[str, str]) -> str:
-    """Put numbers in the place of a finding's keys, or the sources of what the answer does not cite."""
-    return _KEY.sub(lambda found: named.get(found[1].upper(), found[0]), finding)
 
 
 def find_conflict(

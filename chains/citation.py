@@ -28,7 +28,7 @@ KEY = rf"(?<![^\W_])(?:{_PAIR}){{{_PAIRS},}}(?![^\W_])"
 """A citation key (a pattern)."""
 _KEY = re.compile(KEY, re.ASCII | re.IGNORECASE)
 _BRACKET = re.compile(
-    r"(?<!\s)(?P<gap>\s*)[\[【［](?P<words>[^\0\[\]【】［］]*)[\]】］](?:\((?:[a-z]+:|//|www\.|#)[^()\s]*\))?",
+    r"(?<!\s)(?P<gap>\s*)[\[【［](?P<words>[^\[\]【】［］]*)[\]】］](?:\((?:[a-z]+:|//|www\.|#)[^()\s]*\))?",
     re.IGNORECASE,
 )
 _BEGUN = re.compile(r"\s*(?:[\[【［][^\[\]【】［］\n]*|(?<![^\W_])[2-9][A-Za-z0-9]*)\Z")
@@ -169,40 +169,54 @@ def cite(*documents: Document) -> str:
     return "".join(f"[{document_key(document)}]" for document in documents)
 
 
+class CitationNumbers:
+    """The numbers of the sources that texts cite by key, in order of appearance.
+
+    A key cites its document wherever it occurs, because no document contains it by chance.
+
+    Args:
+        texts: Texts of a reader, the answer first.
+        documents: Documents with keys.
+    """
+
+    def __init__(self, texts: Sequence[str], documents: Sequence[Document]) -> None:
+        self._documents = {document_key(document): document for document in documents}
+        articles = {key: article_id(document) for key, document in self._documents.items()}
+        brackets = (bracket for text in texts for bracket in _BRACKET.finditer(text))
+        keys = dict.fromkeys(key for bracket in brackets for key in _keys(bracket["words"]))
+        self.unknown = [key for key in keys if key not in self._documents]
+        """Keys in brackets that belong to no document. They are removed."""
+        self._numbers = {
+            key: f"{number}{_letters(place) if len(group) > 1 else ''}"
+            for number, group in enumerate(_cited_groups("\n".join(texts), articles), 1)
+            for place, key in enumerate(group)
+        }
+
+    def replace(self, text: str) -> str:
+        """Replace keys with `[1]`, `[2a]`, `[2b]`, and brackets of other numbers with round ones.
+
+        A document's own references in square brackets would look like citations.
+        """
+        return _REPEATED.sub(r"\1", _with_numbers(text, self._numbers)).strip()
+
+    def citations(self, quotes: Iterable[Quote]) -> list[Citation]:
+        """Return the cited passages in the order of their numbers, each with its quotes."""
+        # The title is quoted from each piece of a document that was read in pieces.
+        by_document: dict[str, list[Quote]] = {}
+        for quote in distinct(quotes):
+            by_document.setdefault(quote["document_id"], []).append(quote)
+        cited = [(number, self._documents[key]) for key, number in self._numbers.items()]
+        return [
+            _citation(number, each, by_document.get(str(each.id), [])) for number, each in cited
+        ]
+
+
 def number_citations(
     text: str, documents: Sequence[Document], quotes: Iterable[Quote]
 ) -> tuple[str, list[Citation], list[str]]:
-    """Replace the keys in a reader's text by the numbers of their sources, in order of appearance.
-
-    A document's key cites it wherever it stands, as no text has it by chance.
-
-    Returns:
-        the text with `[1]`, `[2a]`, `[2b]`…; the citations in that order; and the keys in brackets
-        that belong to no document, which are taken out of the text. Other numbers in square
-        brackets, such as an article's own references, would pass for citations, and stand in round
-        ones.
-    """
-    by_key = {document_key(document): document for document in documents}
-    # A title is quoted from each piece of a document that was read in several.
-    by_document: dict[str, list[Quote]] = {}
-    for quote in distinct(quotes):
-        by_document.setdefault(quote["document_id"], []).append(quote)
-    bracketed = dict.fromkeys(
-        key for bracket in _BRACKET.finditer(text) for key in _keys(bracket["words"])
-    )
-    unknown = [key for key in bracketed if key not in by_key]
-    groups = _cited_groups(text, {key: article_id(document) for key, document in by_key.items()})
-    numbers = {
-        key: f"{number}{_letters(place) if len(keys) > 1 else ''}"
-        for number, keys in enumerate(groups, 1)
-        for place, key in enumerate(keys)
-    }
-    numbered = _REPEATED.sub(r"\1", _with_numbers(text, numbers)).strip()
-    citations = [
-        _citation(number, by_key[key], by_document.get(str(by_key[key].id), []))
-        for key, number in numbers.items()
-    ]
-    return numbered, citations, unknown
+    """Return a text with numbers for keys, its citations, and the keys that belong to no document."""
+    numbers = CitationNumbers([text], documents)
+    return numbers.replace(text), numbers.citations(quotes), numbers.unknown
 
 
 def number_tokens(text: str, articles: Mapping[str, object], *, unfinished: bool) -> str:

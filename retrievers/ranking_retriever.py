@@ -1,8 +1,7 @@
 """The base class of the retrievers, and any LangChain retriever, vector store or documents made to rank as it does."""
 
-import inspect
 from abc import abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from numbers import Real
 from typing import Any, Self, TypedDict
 
@@ -14,7 +13,7 @@ from langchain_core.documents import Document
 from langchain_core.retrievers import BaseRetriever, RetrieverLike
 from langchain_core.runnables import Runnable, RunnableConfig
 from langchain_core.runnables.config import run_in_executor
-from langchain_core.vectorstores import VectorStore
+from langchain_core.vectorstores import VectorStore, VectorStoreRetriever
 from pydantic import (
     ConfigDict,
     ModelWrapValidatorHandler,
@@ -157,19 +156,14 @@ def ranked(scored: Iterable[tuple[Document, float]]) -> list[Document]:
 _PUBMED = {"uid": "pmid", "Title": "title", "Published": "year"}
 """What LangChain's PubMedRetriever has, and how it is called here."""
 
-# What retrievers call the number of documents, where it is a field of theirs.
-_K_FIELDS = ("k", "top_k", "top_k_results")
-
 
 class WrappedRetriever(RankingRetriever):
-    """Retrieves with another retriever, and completes its documents: id, rank, score, metadata of a passage.
+    """Retrieves with another LangChain retriever and completes its documents: id, rank, score.
 
-    The other is asked for `k` documents when it can be: by its `k` argument, its `search_kwargs`,
-    or a field `k`, `top_k` or `top_k_results`, on a copy. What it returns beyond `k` is cut off,
-    and blank documents are left out.
-
-    The score is what the documents carry as `score`, where all do and it falls from the first to
-    the last. Otherwise, as with most retrievers, it is 1 / rank.
+    A vector store's retriever is asked for `k` documents. Another retriever returns the number of
+    documents that it is configured for, of which the first `k` are kept. Blank documents are left
+    out. The score is the documents' `score` if all have one and it falls from the first to the
+    last; otherwise it is 1 / rank.
     """
 
     retriever: RetrieverLike
@@ -182,31 +176,20 @@ class WrappedRetriever(RankingRetriever):
     def _search(
         self, query: str, k: int, filters: Filters, config: RunnableConfig
     ) -> list[Document]:
-        retriever, arguments = self._asked_for(k, filters)
-        return self._completed(retriever.invoke(query, config, **arguments), k)
+        return self._completed(self._configured(k, filters).invoke(query, config), k)
 
     async def _asearch(
         self, query: str, k: int, filters: Filters, config: RunnableConfig
     ) -> list[Document]:
-        retriever, arguments = self._asked_for(k, filters)
-        if arguments and not _takes_k(retriever._aget_relevant_documents):  # type: ignore[attr-defined]
-            # It inherits BaseRetriever's asynchronous side, which passes no arguments on.
-            return await super()._asearch(query, k, filters, config)
-        return self._completed(await retriever.ainvoke(query, config, **arguments), k)
+        return self._completed(await self._configured(k, filters).ainvoke(query, config), k)
 
-    def _asked_for(self, k: int, filters: Filters) -> tuple[RetrieverLike, dict[str, int]]:
+    def _configured(self, k: int, filters: Filters) -> RetrieverLike:
         retriever = self.retriever
         refuse_filters(filters, f"{type(retriever).__name__}, a retriever of your own,")
-        if not isinstance(retriever, BaseRetriever):
-            return retriever, {}
-        if _takes_k(retriever._get_relevant_documents):
-            return retriever, {"k": k}
-        fields = type(retriever).model_fields
-        if "search_kwargs" in fields:
-            search_kwargs = {**(retriever.search_kwargs or {}), "k": k}  # type: ignore[attr-defined]
-            return retriever.model_copy(update={"search_kwargs": search_kwargs}), {}
-        name = next((name for name in _K_FIELDS if name in fields), None)
-        return (retriever.model_copy(update={name: k}) if name else retriever), {}
+        if isinstance(retriever, VectorStoreRetriever):
+            search_kwargs = {**retriever.search_kwargs, "k": k}
+            return retriever.model_copy(update={"search_kwargs": search_kwargs})
+        return retriever
 
     def _completed(self, found: Any, k: int) -> list[Document]:
         for document in found if isinstance(found, list) else [found]:
@@ -248,10 +231,6 @@ def _is_document(found: object) -> bool:
         and isinstance(found.page_content, str)
         and isinstance(found.metadata, dict)
     )
-
-
-def _takes_k(method: Callable[..., Any]) -> bool:
-    return "k" in inspect.signature(method).parameters
 
 
 def _scores(documents: list[Document]) -> list[float]:

@@ -19,6 +19,7 @@ from langchain_openai import ChatOpenAI
 from starlette.applications import Starlette
 from starlette.testclient import TestClient
 
+from briefcontext import access
 from briefcontext.access import MAX_DOCUMENTS
 from briefcontext.chains.passage_reader import PassageReader
 from briefcontext.commands.serve import access_token
@@ -229,7 +230,7 @@ def test_settings_and_options_reach_the_model(mapped: Starlette, server: OpenAIS
         *(
             ({"settings": {name: "/etc/passwd"}}, f"'{name}' cannot be set")
             for name in Settings.model_fields
-            if name not in CHOICES
+            if name not in access.CHOICES
         ),
     ],
 )

@@ -36,17 +36,8 @@ class ListRetriever(BaseRetriever):
         return self.documents
 
 
-class PerCallRetriever(ListRetriever):
-    """Takes `k` with the call, and returns one document too few of it to tell."""
-
-    def _get_relevant_documents(
-        self, query: str, *, run_manager: CallbackManagerForRetrieverRun, k: int = 4
-    ) -> list[Document]:
-        return self.documents[: k - 1]
-
-
 class FieldRetriever(ListRetriever):
-    """Takes the number as a field."""
+    """Returns the number of documents that it is configured for."""
 
     top_k: int = 2
 
@@ -56,34 +47,29 @@ class FieldRetriever(ListRetriever):
         return self.documents[: self.top_k]
 
 
-class SearchKwargsRetriever(ListRetriever):
-    """Takes the number among others."""
-
-    search_kwargs: dict[str, Any] = {"skip": 1}  # noqa: RUF012
-
-    def _get_relevant_documents(
-        self, query: str, *, run_manager: CallbackManagerForRetrieverRun
-    ) -> list[Document]:
-        skip = self.search_kwargs["skip"]
-        return self.documents[skip : skip + self.search_kwargs.get("k", 2)]
-
-
 @pytest.mark.parametrize(
     ("retriever", "expected"),
     [
         (ListRetriever(documents=DOCUMENTS), ["d0", "d1", "d2", "d3"]),
-        (PerCallRetriever(documents=DOCUMENTS), ["d0", "d1", "d2"]),
-        (FieldRetriever(documents=DOCUMENTS), ["d0", "d1", "d2", "d3"]),
-        (SearchKwargsRetriever(documents=DOCUMENTS), ["d1", "d2", "d3", "d4"]),
+        (FieldRetriever(documents=DOCUMENTS), ["d0", "d1"]),
+        (FieldRetriever(documents=DOCUMENTS, top_k=9), ["d0", "d1", "d2", "d3"]),
         (RunnableLambda(lambda query: list(DOCUMENTS)), ["d0", "d1", "d2", "d3"]),
     ],
     ids=lambda value: type(value).__name__,
 )
-async def test_a_wrapped_retriever_is_asked_for_k(retriever: Any, expected: list[str]) -> None:
-    before = repr(retriever)
+async def test_the_first_k_documents_of_a_retriever_are_kept(
+    retriever: Any, expected: list[str]
+) -> None:
     wrapped = WrappedRetriever(retriever=retriever, k=4)
     assert ids(wrapped.invoke(QUESTION)) == ids(await wrapped.ainvoke(QUESTION)) == expected
-    assert repr(retriever) == before
+
+
+def test_a_vector_store_is_asked_for_k_documents() -> None:
+    store = InMemoryVectorStore(DeterministicFakeEmbedding(size=8))
+    store.add_documents([Document(id=str(n), page_content=f"Text {n}.") for n in range(9)])
+    retriever = store.as_retriever()
+    assert len(WrappedRetriever(retriever=retriever, k=7).invoke(QUESTION)) == 7
+    assert retriever.search_kwargs == {}
 
 
 def test_blank_documents_are_left_out() -> None:
