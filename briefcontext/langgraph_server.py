@@ -21,6 +21,7 @@ from starlette.types import Scope
 from briefcontext.access import MAX_DOCUMENTS, Access
 from briefcontext.graphs.graph import build_graph
 from briefcontext.graphs.long_document import LongDocumentSettings
+from briefcontext.graphs.resources import RESOURCES
 from briefcontext.graphs.settings import Settings
 from briefcontext.guard import Guard, Refused, admit, checked_tokens, read_json
 from briefcontext.page.app import create_page, open_paths
@@ -76,8 +77,10 @@ class ServedLongDocumentSettings(_Served, LongDocumentSettings):
     """How a question about a document is answered. Its file must be named."""
 
 
-briefcontext = build_graph(settings=ServedSettings)
-long_document = build_graph(settings=ServedLongDocumentSettings, name="LongDocument")
+briefcontext = build_graph(settings=ServedSettings, resources=RESOURCES)
+long_document = build_graph(
+    settings=ServedLongDocumentSettings, name="LongDocument", resources=RESOURCES
+)
 
 auth = Auth()
 

@@ -31,8 +31,8 @@ from briefcontext.chains.plain_text import (
 from briefcontext.chains.question import MAX_QUESTION_CHARACTERS
 from briefcontext.commands.progress import event_words
 from briefcontext.errors import BriefContextError
-from briefcontext.graphs import resources
 from briefcontext.graphs.graph import graph
+from briefcontext.graphs.resources import RESOURCES, fitting, linked
 from briefcontext.graphs.settings import AskedFilters, Settings, Words
 from briefcontext.graphs.tool import Asked, problems_of
 from briefcontext.guard import Guard, checked_tokens
@@ -155,16 +155,16 @@ def build_server(settings: Settings) -> MCPServer[Any]:
     ) -> Annotated[CallToolResult, Passages]:
         """Find the passages of the literature that are nearest to a question. Retracted ones are marked."""
         narrowed = settings.narrowed(filters)
-        retriever = await asyncio.to_thread(resources.retriever, narrowed)
+        retriever = await asyncio.to_thread(RESOURCES.retriever, narrowed)
         found = await retriever.ainvoke(query, k=top_k, filters=narrowed.filters)
         without = narrowed.filters.without_passage() if narrowed.filters else _NONE
-        return _listed(resources.linked(found, settings), none=without)
+        return _listed(linked(found, settings), none=without)
 
     async def fetch_source(
         source_id: _Source, first: _First = 0, limit: _Count = _MOST
     ) -> Annotated[CallToolResult, Passages]:
         """Fetch the passages of one source, in its order, with their character offsets in it; a long one in pages."""
-        found = await asyncio.to_thread(resources.source, settings, source_id)
+        found = await asyncio.to_thread(RESOURCES.source, settings, source_id)
         return _listed(found[first:], limit)
 
     for tool, title in (
@@ -232,8 +232,7 @@ def _listed(
 ) -> CallToolResult:
     """Return passages, as many as are not too long together, and no more than the limit; `none` is told of none."""
     passages = [
-        describe_passage(document)
-        for document in resources.fitting(documents[:limit], MOST_CHARACTERS)
+        describe_passage(document) for document in fitting(documents[:limit], MOST_CHARACTERS)
     ]
     left_out = len(documents) - len(passages)
     shown = [passage_text(passage) for passage in passages]

@@ -18,8 +18,8 @@ from briefcontext.chains.model.usage import Usage, estimate_tokens, summarise
 from briefcontext.chains.question import check_question
 from briefcontext.chains.reader import Extraction, Quote, Reader
 from briefcontext.errors import InputError
-from briefcontext.graphs import resources
 from briefcontext.graphs.documents import encodable_document
+from briefcontext.graphs.resources import OF_MODELS, RESOURCES, as_reader, refuse_ignored
 from briefcontext.graphs.settings import Settings
 from briefcontext.graphs.state import Partition
 from briefcontext.graphs.steps import (
@@ -116,13 +116,13 @@ def open_reader(
         ModelSetupError, MissingExtraError: The model cannot be opened.
     """
     chosen = settings if isinstance(settings, Settings) else Settings(**dict(settings or {}))
-    reader = resources.as_reader(model)
+    reader = as_reader(model)
     if reader is not None:
-        resources.refuse_ignored(chosen, resources.OF_MODELS, "model")
+        refuse_ignored(chosen, OF_MODELS, "model")
         return reader, chosen
     if chosen.model is None:
         raise InputError("There is no model to read documents with. Pass one: provider:model.")
-    return resources.reader(chosen), chosen
+    return RESOURCES.reader(chosen), chosen
 
 
 async def find_evidence(
@@ -141,7 +141,13 @@ async def find_evidence(
         if document.page_content.strip()
     ]
     ranking = [encodable_document(document) for document in as_ranking(placed)]
-    preflight, route = await asyncio.to_thread(check_rankings, question, ranking, settings)
+    preflight, route = await asyncio.to_thread(
+        check_rankings,
+        question,
+        ranking,
+        settings,
+        calibration=RESOURCES.calibration(settings),
+    )
     emit_route(preflight, route)
     if route != "map_reduce":
         return None

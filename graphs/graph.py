@@ -19,7 +19,7 @@ from langgraph.types import All, Checkpointer, Command, Durability, Send
 from briefcontext.chains.reader import Reader
 from briefcontext.errors import InputError
 from briefcontext.graphs.nodes import Nodes, async_node
-from briefcontext.graphs.resources import as_reader
+from briefcontext.graphs.resources import RESOURCES, Resources, as_reader
 from briefcontext.graphs.settings import MAX_TOP_K, Settings
 from briefcontext.graphs.state import Input, Output, Partition, State
 from briefcontext.graphs.steps import branches
@@ -73,6 +73,7 @@ def build_graph(
     checkpointer: Checkpointer = None,
     settings: type[Settings] = Settings,
     name: str = "BriefContext",
+    resources: Resources | None = None,
 ) -> "AnswerGraph":
     """Build the graph. Nothing is opened before it runs.
 
@@ -90,6 +91,8 @@ def build_graph(
             resumes a run that failed or was killed, without repeating its extractions.
         settings: Schema of `context`: `Settings` or a subclass with other defaults.
         name: Name of the graph in traces.
+        resources: Opened knowledge bases and models, to share with another graph. By default the
+            graph opens its own.
 
     Raises:
         InputError: An argument cannot be used.
@@ -106,6 +109,7 @@ def build_graph(
         as_reader(reader if model is None else model),
         None if retriever is None else as_ranking_retriever(retriever),
         settings,
+        resources or Resources(),
     )
     builder = StateGraph(State, context_schema=settings, input_schema=Input, output_schema=Output)
     builder.add_node("retrieve", async_node(nodes.retrieve), input_schema=State)
@@ -142,4 +146,4 @@ def build_graph(
     return cast("AnswerGraph", graph.with_config(max_concurrency=MAX_TOP_K))
 
 
-graph = build_graph()
+graph = build_graph(resources=RESOURCES)

@@ -6,6 +6,7 @@ from pydantic import Field, model_validator
 
 from briefcontext.errors import InputError
 from briefcontext.graphs.graph import build_graph
+from briefcontext.graphs.resources import RESOURCES
 from briefcontext.graphs.settings import Settings
 
 
@@ -35,4 +36,4 @@ class LongDocumentSettings(Settings):
         return self
 
 
-graph = build_graph(settings=LongDocumentSettings, name="LongDocument")
+graph = build_graph(settings=LongDocumentSettings, name="LongDocument", resources=RESOURCES)

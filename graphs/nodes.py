@@ -23,7 +23,6 @@ from briefcontext.chains.question import Question, check_earlier, check_question
 from briefcontext.chains.reader import Draft, Reader
 from briefcontext.chains.verify import Verifier, cited_passages, verdict_notes
 from briefcontext.errors import InputError, ModelCallError
-from briefcontext.graphs import resources
 from briefcontext.graphs.abstention import FILTERED, without_documents, without_evidence
 from briefcontext.graphs.documents import (
     encodable_document,
@@ -41,6 +40,13 @@ from briefcontext.graphs.events import (
     Verifying,
     emit,
     tell_encoding,
+)
+from briefcontext.graphs.resources import (
+    OF_MODELS,
+    OF_SEARCH,
+    Resources,
+    linked,
+    refuse_ignored,
 )
 from briefcontext.graphs.settings import IOU, Settings, current_settings
 from briefcontext.graphs.state import Partition, State
@@ -79,18 +85,20 @@ class Nodes:
         reader: Reader | None,
         retriever: RankingRetriever | None,
         defaults: type[Settings],
+        resources: Resources,
     ) -> None:
         self._given_reader = reader
         self._given_retriever = retriever
         self._defaults = defaults
+        self._resources = resources
 
     def _settings(self) -> Settings:
         return current_settings(self._defaults)
 
     def _open_reader(self) -> Reader:
         if self._given_reader is None:
-            return resources.reader(self._settings(), self._given_retriever, tell_encoding)
-        resources.refuse_ignored(self._settings(), resources.OF_MODELS, "model or reader")
+            return self._resources.reader(self._settings(), self._given_retriever, tell_encoding)
+        refuse_ignored(self._settings(), OF_MODELS, "model or reader")
         return self._given_reader
 
     async def _reader(self) -> Reader:
@@ -98,7 +106,11 @@ class Nodes:
 
     def _retriever(self) -> RankingRetriever:
         given = self._given_retriever
-        return given if given is not None else resources.retriever(self._settings(), tell_encoding)
+        return (
+            given
+            if given is not None
+            else self._resources.retriever(self._settings(), tell_encoding)
+        )
 
     def _searched(self, state: State) -> RankingRetriever | None:
         # Documents that come with the question are not from the configured knowledge base.
@@ -111,18 +123,20 @@ class Nodes:
         if self._given_retriever is not None:
             # A calibrated preflight sets retrieval to dense.
             implied = set() if settings.preflight == IOU else {"retrieval"}
-            resources.refuse_ignored(settings, resources.OF_SEARCH - implied, "retriever")
+            refuse_ignored(settings, OF_SEARCH - implied, "retriever")
         # Report a model that cannot be opened before retrieval.
         reader = await self._reader()
         if settings.verify and not asked["options"]:
-            await asyncio.to_thread(resources.verifier, settings, reader)
+            await asyncio.to_thread(self._resources.verifier, settings, reader)
         budget = settings.budget()
         if earlier := _earlier(state):
             asked = await _own_question(reader, asked, earlier, budget)
         given = state.get("documents")
         if given is None:
             found = await self._found(asked, settings)
-            searched = await asyncio.to_thread(resources.searched, settings, self._given_retriever)
+            searched = await asyncio.to_thread(
+                self._resources.searched, settings, self._given_retriever
+            )
             if settings.filters:
                 searched["filters"] = str(settings.filters)
         else:
@@ -152,10 +166,10 @@ class Nodes:
         while wanted:
             found = await retriever.ainvoke(asked["text"], k=wanted, filters=settings.filters)
             if self._given_retriever is None:
-                related = await asyncio.to_thread(resources.related, found, settings)
+                related = await asyncio.to_thread(self._resources.related, found, settings)
                 found = join_articles(found, related)
             wanted = more_to_ask(found, wanted, settings)
-        return resources.linked(found, settings)
+        return linked(found, settings)
 
     def preflight(self, state: State) -> Update:
         """Compare the dense ranking with BM25's and decide the route."""
@@ -167,6 +181,7 @@ class Nodes:
             settings,
             statistics=None if retriever is None else retriever.term_statistics,
             retriever=None if state["given"] else retriever,
+            calibration=self._resources.calibration(settings),
         )
         too_long_for = None
         if route in _ONE_CALL:
@@ -244,7 +259,9 @@ class Nodes:
         reader = await self._reader()
         if reader.name == PASSAGES:
             return answer  # Passages are copies.
-        verifier: Verifier | None = await asyncio.to_thread(resources.verifier, settings, reader)
+        verifier: Verifier | None = await asyncio.to_thread(
+            self._resources.verifier, settings, reader
+        )
         if verifier is None:
             return answer
         emit(Verifying(event="verifying", sentences=len(claims)))

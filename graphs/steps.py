@@ -10,7 +10,6 @@ from briefcontext.chains.question import Question
 from briefcontext.chains.reader import Extraction, Reader, extraction_of
 from briefcontext.errors import ModelCallError
 from briefcontext.files import encodable
-from briefcontext.graphs import resources
 from briefcontext.graphs.events import (
     PartitionDone,
     PartitionFailed,
@@ -22,6 +21,7 @@ from briefcontext.graphs.routing import compare_rankings, decide_route, with_pre
 from briefcontext.graphs.settings import Settings
 from briefcontext.graphs.state import Partition
 from briefcontext.knowledge.store.terms import TermStatistics
+from briefcontext.retrievers.calibration import Calibration
 from briefcontext.retrievers.ranking_retriever import RankingRetriever
 from briefcontext.retrievers.rankings import BM25Pool, TwoRankings
 
@@ -33,6 +33,7 @@ def check_rankings(
     *,
     statistics: TermStatistics | None = None,
     retriever: RankingRetriever | None = None,
+    calibration: Calibration | None = None,
 ) -> tuple[Preflight, Route]:
     """Compare the documents' order with BM25's and decide the route.
 
@@ -42,11 +43,9 @@ def check_rankings(
         settings: With the kind of preflight and its thresholds.
         statistics: Term frequencies of the corpus. By default those of the documents.
         retriever: The retriever that ranked the documents, if it is known.
-
-    Raises:
-        InputError: The calibration cannot be used.
+        calibration: The calibration that decides instead of the overlap.
     """
-    calibration, text = resources.calibration(settings), question["text"]
+    text = question["text"]
     if calibration is None or not documents:
         scores = BM25Pool(documents, statistics).scores(text)
         preflight = compare_rankings(documents, scores, settings)

@@ -10,9 +10,9 @@ from starlette.testclient import TestClient
 
 from briefcontext.access import MAX_DOCUMENTS, Access
 from briefcontext.errors import InputError
-from briefcontext.graphs import resources
 from briefcontext.graphs.graph import build_graph
 from briefcontext.graphs.long_document import LongDocumentSettings
+from briefcontext.graphs.resources import RESOURCES
 from briefcontext.graphs.settings import Settings
 from briefcontext.mcp_server import build_server
 from briefcontext.page.app import create_app
@@ -110,7 +110,7 @@ def access(tmp_path_factory: pytest.TempPathFactory) -> Access:
 
 def test_a_document_of_the_folder_is_answered_from(access: Access) -> None:
     settings = access.resolved(LongDocumentSettings(**access.check({"document": DOCUMENT})))
-    found = resources.retriever(settings).invoke("toy drug", k=1)
+    found = RESOURCES.retriever(settings).invoke("toy drug", k=1)
     assert "four points" in found[0].page_content
 
 
@@ -129,7 +129,7 @@ def test_there_are_fifty_paths() -> None:
 def test_in_a_process_of_ones_own_everything_stays_free(tmp_path: Path) -> None:
     lay_traps(tmp_path)
     settings = Settings(document=str(tmp_path / "link_to_link.txt"), top_k=1024)
-    assert SECRET in resources.retriever(settings).invoke("a line", k=1)[0].page_content
+    assert SECRET in RESOURCES.retriever(settings).invoke("a line", k=1)[0].page_content
 
 
 ADVERSE = "How many patients under treatment had an adverse event at week 14?"

@@ -12,7 +12,7 @@ import pytest
 from numpy.typing import NDArray
 
 from briefcontext.errors import KnowledgeBaseError
-from briefcontext.graphs import resources
+from briefcontext.graphs.resources import RESOURCES
 from briefcontext.graphs.settings import Settings
 from briefcontext.knowledge.encoders import Encoder, load_encoder
 from briefcontext.knowledge.encoders.sentence_transformer import (
@@ -166,8 +166,8 @@ def test_a_cross_encoder_named_in_the_settings_puts_what_is_found_in_its_order(
     )
     settings = Settings(document=str(path), cross_encoder=str(cross_encoder), top_k=3)
     question = "Does aspirin lower fever?"
-    found = resources.retriever(settings).invoke(question, k=3)
-    chunks = resources.retriever(settings.model_copy(update={"cross_encoder": None})).invoke(
+    found = RESOURCES.retriever(settings).invoke(question, k=3)
+    chunks = RESOURCES.retriever(settings.model_copy(update={"cross_encoder": None})).invoke(
         question, k=64
     )
     assert len(chunks) > 3

@@ -105,13 +105,13 @@ def search(
     """Show the passages that rank highest."""
     from briefcontext.chains.plain_text import describe_passage
     from briefcontext.commands.report import print_passages
-    from briefcontext.graphs import resources
+    from briefcontext.graphs.resources import RESOURCES
 
     if not query.strip():
         raise InputError("The query is empty. Give the words to look for.")
     settings = shared.settings_of(**given, knowledge_base=folder, retrieval=method)
     filters = settings.filters
-    found = resources.retriever(settings).invoke(query, k=k, filters=filters)
+    found = RESOURCES.retriever(settings).invoke(query, k=k, filters=filters)
     if as_json:
         print_json([describe_passage(document) for document in found])
         return

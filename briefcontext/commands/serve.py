@@ -72,11 +72,11 @@ def serve(
 
 def open_resources(settings: "Settings") -> None:
     """Open what the settings name before anybody asks: what is wrong is told now, and the first answer is quick."""
-    from briefcontext.graphs import resources
+    from briefcontext.graphs.resources import RESOURCES
 
-    resources.reader(settings)
-    resources.retriever(settings)
-    resources.calibration(settings)
+    RESOURCES.reader(settings)
+    RESOURCES.retriever(settings)
+    RESOURCES.calibration(settings)
 
 
 @shared.takes(
@@ -101,14 +101,14 @@ def mcp(
     settings = shared.settings_of(**given)
     with needing("mcp", "To serve MCP, the package mcp is needed, version 2 or newer"):
         import_module("mcp.server.mcpserver")  # There since version 2.
-    from briefcontext.graphs import resources
+    from briefcontext.graphs.resources import RESOURCES
     from briefcontext.mcp_server import build_server, http_app
 
     # What is wrong with what they name is told now. An encoder is loaded when it is needed: some
     # clients wait briefly.
-    resources.searched(settings)
+    RESOURCES.searched(settings)
     if settings.model or settings.extract_model or settings.prompts:
-        resources.reader(settings)
+        RESOURCES.reader(settings)
     server = build_server(settings)
     if not http:
         server.run("stdio")

@@ -21,8 +21,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from briefcontext.access import check
 from briefcontext.chains.question import check_earlier, check_question
 from briefcontext.errors import BriefContextError, InputError
-from briefcontext.graphs import resources
 from briefcontext.graphs.graph import graph as ready_made
+from briefcontext.graphs.resources import RESOURCES
 from briefcontext.graphs.settings import Settings
 from briefcontext.guard import Guard, checked_tokens, explain, read_json
 from briefcontext.knowledge.demo import demo_questions
@@ -137,12 +137,12 @@ def create_page(
         wanted = (await _read_json(request)).get("source_id")
         if own or not isinstance(wanted, str):
             raise HTTPException(404, "There is no such source.")
-        found = await asyncio.to_thread(resources.source, fixed, wanted)
+        found = await asyncio.to_thread(RESOURCES.source, fixed, wanted)
         return JSONResponse(listed(found))
 
     async def count(request: Request) -> Response:
         settings = check((await _read_json(request)).get("settings"), fixed)
-        counted = None if own else await asyncio.to_thread(resources.filtered, settings)
+        counted = None if own else await asyncio.to_thread(RESOURCES.filtered, settings)
         if counted is None:
             raise HTTPException(404, "What is read here cannot be counted.")
         return JSONResponse({"passages": counted[0], "all": counted[1]})
@@ -241,7 +241,7 @@ def _source(settings: Settings) -> str:
 def _size_and_labels(settings: Settings) -> tuple[str | None, dict[str, list[str]]]:
     """Say how much is read, of when, and what it can be filtered by, as far as that is known now."""
     try:
-        return resources.size(settings), resources.labels(settings)
+        return RESOURCES.size(settings), RESOURCES.labels(settings)
     except BriefContextError:
         return None, {}
 

@@ -15,8 +15,8 @@ from briefcontext.chains.answer import Answer
 from briefcontext.chains.plain_text import describe_passage
 from briefcontext.chains.references import REFERENCE_FORMATS, write_references
 from briefcontext.errors import BriefContextError
-from briefcontext.graphs import resources
 from briefcontext.graphs.events import AnswerTokens
+from briefcontext.graphs.resources import fitting
 from briefcontext.graphs.settings import Settings
 
 Line = dict[str, Any]
@@ -108,7 +108,7 @@ def _told(update: Mapping[str, Any], ranking: str) -> Iterator[Line]:
 
 def listed(documents: Sequence[Document]) -> Line:
     """Return the passages of a source as the page shows them, as far as they are not too long together."""
-    shown = resources.fitting(documents, _MOST_CHARACTERS)
+    shown = fitting(documents, _MOST_CHARACTERS)
     return {
         "passages": [describe_passage(document) for document in shown],
         "left_out": len(documents) - len(shown),

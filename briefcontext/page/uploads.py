@@ -17,9 +17,9 @@ from langchain_core.runnables import RunnableConfig
 from pydantic import Field, SkipValidation
 
 from briefcontext.errors import InputError
-from briefcontext.graphs import resources
 from briefcontext.graphs.events import tell_encoding
 from briefcontext.graphs.graph import build_graph
+from briefcontext.graphs.resources import OF_SEARCH, RESOURCES
 from briefcontext.graphs.settings import Settings
 from briefcontext.knowledge.encoders import load_encoder
 from briefcontext.knowledge.sources.files import ENDINGS, NEEDED
@@ -134,7 +134,7 @@ class _Upload(RankingRetriever):
     def _search(
         self, query: str, k: int, filters: Filters, config: RunnableConfig
     ) -> list[Document]:
-        retriever = resources.retriever(self.settings, over=self.encoded)
+        retriever = RESOURCES.retriever(self.settings, over=self.encoded)
         return retriever.invoke(query, config, k=k, filters=filters)
 
 
@@ -144,9 +144,9 @@ async def run_over(
     """Answer a question from a document as `run` does, and tell all its passages."""
     upload = _Upload(name=str(document.id), document=document, settings=settings)
     try:
-        graph = build_graph(retriever=upload)
+        graph = build_graph(retriever=upload, resources=RESOURCES)
         ranking = settings.retrieval.replace("hybrid", "dense")
-        names = resources.OF_SEARCH  # The retriever follows them, and the graph refuses them.
+        names = OF_SEARCH  # The retriever follows them, and the graph refuses them.
         rest = type(settings)(**settings.model_dump(exclude=names, exclude_unset=True))
         async for line in run(graph, question, rest, ranking=ranking):
             if line["event"] == "answer":

@@ -45,7 +45,7 @@ from briefcontext.evaluation.runs.settings import (
 from briefcontext.evaluation.statistics.labelled import questions_sha256
 from briefcontext.evaluation.statistics.tables import Row, Table, answered
 from briefcontext.files import sha256, write_whole
-from briefcontext.graphs import resources
+from briefcontext.graphs.resources import RESOURCES
 from briefcontext.knowledge.knowledge_base import KnowledgeBase
 from briefcontext.prompts import Prompts
 from briefcontext.retrievers.calibration import Calibration
@@ -103,7 +103,7 @@ class Run:
         real = settings.experiment == "conflict" and settings.rankings == "real"
         kind = ConflictOnRealRankings if real else EXPERIMENTS[settings.experiment]
         self.methods: list[Method] = methods(settings.methods or kind.methods)
-        calibration = resources.calibration(settings.reading)
+        calibration = RESOURCES.calibration(settings.reading)
         own_ks = kind.ks if calibration is None else (calibration.k,)
         self.ks = tuple(sorted(set(settings.ks or own_ks)))
         check_settings(settings, kind, self.methods)
