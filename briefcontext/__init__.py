@@ -1,4 +1,4 @@
-"""BriefContext: medical questions answered over retrieved literature, with citations to check them by."""
+"""BriefContext answers medical questions over retrieved literature, with checkable citations."""
 
 from typing import TYPE_CHECKING
 

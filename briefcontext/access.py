@@ -1,9 +1,8 @@
 """The allow-list of the servers: the settings that clients may choose, and the names in them.
 
-    BRIEFCONTEXT_BASES      knowledge bases, by commas: NAME=PLACE, or a place, named by its last
-                            part; by default demo
-    BRIEFCONTEXT_MODELS     chat models, by commas; by default none
-    BRIEFCONTEXT_DOCUMENTS  the folder of the files that may be answered from; by default none
+    BRIEFCONTEXT_BASES      knowledge bases, comma-separated: NAME=PLACE; default: demo
+    BRIEFCONTEXT_MODELS     chat models, comma-separated; default: none
+    BRIEFCONTEXT_DOCUMENTS  folder of the files that may be asked; default: none
 
 The first base and the first model are the defaults. In Python and on the command line, every
 setting takes every value.
@@ -22,22 +21,22 @@ from briefcontext.knowledge.knowledge_base import DEMO
 _Settings = TypeVar("_Settings", bound=Settings)
 
 MAX_DOCUMENTS = 128
-"""The most documents for one question of a client: each partition of them is a model call."""
+"""Limit of documents for one question of a client; each partition is a model call."""
 CHOICES = (
     *("route", "fallback", "top_k", "partition_size", "preflight_top_n", "iou_threshold"),
     *("retrieval", "years", "publication_types", "journals", "mesh", "languages"),
     "include_retracted",
 )
-"""The settings that the clients of every server may choose."""
+"""Settings that clients of every server may choose."""
 _OF_RUNS = ("verify",)
 _COUNTS = ("top_k", "partition_size", "preflight_top_n")
 
 
 def check(chosen: object, base: Settings, names: Collection[str] = CHOICES) -> Settings:
-    """Return settings with those that a client chose.
+    """Return the settings with a client's choices.
 
     Raises:
-        InputError: a setting that clients may not choose, or a value out of its range.
+        InputError: A setting that clients may not choose, or a value out of range.
     """
     if chosen is None:
         return base
@@ -57,20 +56,20 @@ def check(chosen: object, base: Settings, names: Collection[str] = CHOICES) -> S
 
 @dataclass(frozen=True)
 class Access:
-    """The names that a server's owner lists for its clients."""
+    """The names that a server's owner allows."""
 
     bases: Mapping[str, str]
     """Places by name."""
     models: tuple[str, ...] = ()
     documents: Path | None = None
-    """The folder of the files that may be answered from."""
+    """Folder of the files that may be asked."""
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] = os.environ) -> "Access":
-        """Read the lists.
+        """Read the lists from environment variables.
 
         Raises:
-            InputError: a list cannot be used.
+            InputError: A list cannot be used.
         """
         folder = environment.get("BRIEFCONTEXT_DOCUMENTS") or None
         if folder is not None and not Path(folder).is_dir():
@@ -84,10 +83,10 @@ class Access:
         )
 
     def check(self, chosen: object) -> dict[str, Any]:
-        """Return what a client chose, with the owner's defaults.
+        """Return a client's choices with the owner's defaults.
 
         Raises:
-            InputError: a setting, a name or a value that clients may not choose.
+            InputError: A setting, name or value that clients may not choose.
         """
         models = [*self.models, None]
         listed: dict[str, tuple[Collection[str | None], str]] = {
@@ -115,10 +114,10 @@ class Access:
         return context
 
     def resolved(self, settings: _Settings) -> _Settings:
-        """Return settings with the places of their names.
+        """Return the settings with places instead of names.
 
         Raises:
-            InputError: there is no such file in the folder of documents.
+            InputError: The folder of documents has no such file.
         """
         places = {"knowledge_base": self.bases[settings.knowledge_base]}
         if settings.document is not None:
@@ -126,10 +125,10 @@ class Access:
         return settings.model_copy(update=places)
 
     def document(self, name: str | None) -> Path | None:
-        """Return the file of that name; a link counts as the file that it leads to.
+        """Return the file of a name. A link counts as its target.
 
         Raises:
-            InputError: there is no such file in the folder of documents.
+            InputError: The folder of documents has no such file.
         """
         if name is None:
             return None
@@ -137,7 +136,7 @@ class Access:
             file = Path(f"{self.documents}/{name}").resolve(strict=True)
             if self.documents and file.is_relative_to(self.documents) and file.is_file():
                 return file
-        # It is missing, has a null byte in its name, or is a circle of links.
+        # The file is missing, its name has a null byte, or its links form a circle.
         except (OSError, ValueError, RuntimeError):
             pass
         raise InputError(
@@ -159,7 +158,7 @@ def _bases(text: str) -> dict[str, str]:
             name, place = PurePath(entry).name, entry
         if not name or not place or name in bases:
             raise InputError(
-                f"BRIEFCONTEXT_BASES cannot be used: {entry!r} has no name of its own, or no "
+                f"BRIEFCONTEXT_BASES cannot be used: {entry!r} is not NAME=PLACE, or repeats "
                 f"place. Write NAME=PLACE."
             )
         bases[name] = place

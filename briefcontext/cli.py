@@ -1,8 +1,8 @@
 """The command line.
 
-Exit codes: 0 answered (or honestly abstained), 1 a model call failed or nothing was indexed, 2 bad
-input or set-up, 3 something unexpected such as a full disk, 130 interrupted. When the reader of its
-output goes away, it ends without a word.
+Exit codes: 0 answered or abstained, 1 a model call failed or nothing was indexed, 2 bad input or
+set-up, 3 an unexpected error such as a full disk, 130 interrupted. A closed output pipe ends it
+silently.
 """
 
 import os
@@ -33,14 +33,15 @@ from briefcontext.errors import BriefContextError, ModelCallError, plain
 EXIT_BAD_INPUT = 2
 EXIT_UNEXPECTED = 3
 
-# typer carries its own copy of click, and only this much of it is public.
+# typer has its own copy of click, of which only this is public.
 _UsageError: Any = typer.BadParameter.__base__
 
 app = typer.Typer(
     invoke_without_command=True,
     add_completion=False,
     pretty_exceptions_enable=False,
-    help="Answers medical questions over retrieved literature, with citations to check them by. Not a medical device.",
+    help="Answers medical questions over retrieved literature, with citations. "
+    "Not a medical device.",
     epilog="Exit codes: 0 answered or abstained, 1 a model call failed or nothing was indexed, 2 bad input or "
     "set-up, 3 something unexpected, 130 interrupted.",
 )
@@ -52,7 +53,7 @@ def main() -> None:
         code = app(standalone_mode=False)
         if code == EXIT_INTERRUPTED:
             end_now("Interrupted.")
-        sys.stdout.flush()  # What cannot be written is to be found out here, and not by the interpreter as it ends.
+        sys.stdout.flush()  # Report write errors here, not at the interpreter's end.
         sys.exit(code)
     except _UsageError as error:
         hint = f" See '{error.ctx.command_path} --help'." if error.ctx else ""
@@ -90,7 +91,7 @@ def _unexpected(error: Exception) -> str:
 
 
 def _close_output() -> None:
-    """Drop what could not be written: the interpreter would try again as it ends, and complain."""
+    """Drop unwritten output, which the interpreter would try to write again at its end."""
     with suppress(OSError, ValueError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 

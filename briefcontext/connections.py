@@ -1,15 +1,15 @@
-"""The HTTP connections of uvicorn, without those that send no request."""
+"""Connections of uvicorn that close if they send no request."""
 
 import asyncio
 
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 SECONDS_TO_ASK = 5.0
-"""The longest wait for the whole head of a connection's first request."""
+"""Seconds to wait for the head of a connection's first request."""
 
 
 class Connection(H11Protocol):
-    """Closes a connection that has sent no request in time, so that others are answered."""
+    """Closes a connection that has sent no request in time."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)

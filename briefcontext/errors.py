@@ -2,14 +2,15 @@
 
     BriefContextError
     ├── InputError            a question, an option or a setting that cannot be used
-    ├── KnowledgeBaseError    a knowledge base or a source that is missing, broken or of another kind
+    ├── KnowledgeBaseError    a knowledge base or a source that is missing, broken or of another
+    kind
     ├── MissingExtraError     an optional package that is not installed
-    └── ModelError            what goes wrong with a language model
-        ├── ModelSetupError       unknown model or provider, missing or refused key: retrying cannot help
+    └── ModelError            an error of a language model
+        ├── ModelSetupError       unknown model or provider, missing or refused key: do not retry
         └── ModelCallError        a call that failed: unreachable, overloaded, timed out
 
-Each message says what was wrong, with which value, and what to do. This module imports nothing of
-BriefContext, so that every layer may raise these; and it reads what others' errors say.
+Each message states the problem, the value and the remedy. Every layer imports this module, so it
+imports nothing of BriefContext.
 """
 
 from collections.abc import Iterable, Iterator
@@ -27,8 +28,7 @@ if TYPE_CHECKING:
 class BriefContextError(RuntimeError):
     """The root of the family.
 
-    A RuntimeError, since a LangGraph server passes on the messages of only some built-in errors,
-    and hides all others.
+    LangGraph's server passes on the messages of some built-in errors only, RuntimeError among them.
     """
 
 
@@ -46,7 +46,7 @@ class MissingExtraError(BriefContextError):
 
 @contextmanager
 def needing(extra: str, what: str) -> Iterator[None]:
-    """Import what an extra brings; raise MissingExtraError where it is not installed, with what it is needed for."""
+    """Import the packages of an extra, or raise MissingExtraError with their purpose."""
     try:
         yield
     except ImportError as error:
@@ -54,7 +54,7 @@ def needing(extra: str, what: str) -> Iterator[None]:
 
 
 def installing(extra: str) -> str:
-    """The command that installs an extra; the pip of another environment would look for it elsewhere."""
+    """Return the command that installs an extra into this environment."""
     return f"pip install 'briefcontext[{extra}]' (from a clone: .venv/bin/pip)"
 
 
@@ -71,9 +71,9 @@ class ModelCallError(ModelError):
 
 
 def first_line(error: BaseException) -> str:
-    """Return the first line of an error's message, without its full stop, for a message of ours that has one line.
+    """Return the first line of an error's message without its full stop, or else the error's class.
 
-    Without the XML that a server sent along; the name of the error's class where it says nothing.
+    XML from a server is left out.
     """
     return (
         str(error).strip().partition("\n")[0].partition("<?xml")[0].rstrip(".: ")
@@ -82,13 +82,13 @@ def first_line(error: BaseException) -> str:
 
 
 def one_line(error: BaseException) -> str:
-    """Return an error's whole message as one line that ends like a sentence."""
+    """Return an error's message on one line that ends like a sentence."""
     text = " ".join(str(error).split()) or type(error).__name__
     return text if text.endswith((".", "!", "?")) else f"{text}."
 
 
 def plain(problem: str) -> str:
-    """Return what pydantic says of a value as the end of a sentence of ours."""
+    """Return pydantic's message as the end of a sentence."""
     return problem.replace("Value error, ", "").replace("Input should", "it should")
 
 
@@ -101,7 +101,7 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
 
 
 def problems(error: "ValidationError | Any", known: Iterable[str] = ()) -> str:
-    """Return the problem of each field that is wrong, with the nearest of the known fields."""
+    """Return the problem of each wrong field, with the nearest known field."""
     listed = []
     for problem in error.errors():
         name = ".".join(map(str, problem["loc"])) or "reply"
@@ -113,7 +113,7 @@ def problems(error: "ValidationError | Any", known: Iterable[str] = ()) -> str:
 
 
 def retry_after(value: str | None) -> float | None:
-    """Return the seconds that a Retry-After header (RFC 9110) asks to wait, given as seconds or as a date, or None."""
+    """Return the seconds of a Retry-After header (RFC 9110), or None."""
     from email.utils import parsedate_to_datetime
 
     try:

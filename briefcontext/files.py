@@ -1,6 +1,6 @@
-"""Files that are never there in part, locks, hashes, JSON lines that survive any text: for every layer.
+"""Atomic files, locks, hashes, and JSON lines for any text.
 
-Like `briefcontext.errors`, this module imports nothing of BriefContext.
+Every layer imports this module, so it imports nothing of BriefContext.
 """
 
 import hashlib
@@ -19,10 +19,10 @@ _SURROGATE = re.compile("[\ud800-\udfff]")
 
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """Yield the name of an unfinished file, which takes the place of `path` when the block ends without an error.
+    """Yield the name of a temporary file, which replaces `path` if the block succeeds.
 
-    Other processes see the old file or the new one, whole, also after a crash. Two that write at
-    the same time need a lock.
+    Other processes see the whole old or new file, also after a crash. Concurrent writers need a
+    lock.
     """
     unfinished = path.with_name(f"{path.name}.partial")
     try:
@@ -37,7 +37,7 @@ def replacing(path: Path) -> Iterator[Path]:
 
 
 def write_whole(path: Path, content: str | bytes) -> None:
-    """Write a file by `replacing`; lone surrogates are spelled out, as JSON does it."""
+    """Write a file atomically. Lone surrogates are spelled out, as JSON does it."""
     with replacing(path) as unfinished:
         unfinished.write_bytes(
             content if isinstance(content, bytes) else content.encode("utf-8", "backslashreplace")
@@ -45,14 +45,14 @@ def write_whole(path: Path, content: str | bytes) -> None:
 
 
 def lock(file: Path, busy: Exception, *, timeout: float = 0.0) -> AbstractContextManager[object]:
-    """Take a lock file, and return what releases it as a `with` block ends; it goes with a process that dies, too.
+    """Take a lock file, and return a context manager that releases it. A dead process loses it.
 
     Args:
-        file: in a folder that exists.
-        busy: raised when another process holds the lock for longer than `timeout` seconds.
+        file: In an existing folder.
+        busy: Raised if another process holds the lock for longer than `timeout` seconds.
 
     Raises:
-        OSError: the file cannot be made.
+        OSError: The file cannot be created.
     """
     from filelock import FileLock, Timeout
 
@@ -63,7 +63,7 @@ def lock(file: Path, busy: Exception, *, timeout: float = 0.0) -> AbstractContex
 
 
 def cache_folder() -> Path:
-    """Return the user's cache folder, or the one that the environment variable BRIEFCONTEXT_CACHE names."""
+    """Return the user's cache folder, or that of the environment variable BRIEFCONTEXT_CACHE."""
     if chosen := os.environ.get(CACHE_VARIABLE):
         return Path(chosen).expanduser()
     from platformdirs import user_cache_path
@@ -72,7 +72,7 @@ def cache_folder() -> Path:
 
 
 def sha256(content: str | bytes) -> str:
-    """Return the SHA-256 of bytes, or of a text in UTF-8, also of one with lone surrogates."""
+    """Return the SHA-256 of bytes, or of a text in UTF-8, also with lone surrogates."""
     return hashlib.sha256(
         content.encode("utf-8", "surrogatepass") if isinstance(content, str) else content
     ).hexdigest()
@@ -85,18 +85,17 @@ def file_sha256(path: Path) -> str:
 
 
 def json_line(row: Mapping[str, Any]) -> str:
-    """Return a row as a line of JSON in ASCII: any text can then be encoded and is one line everywhere.
+    """Return a row as a line of JSON in ASCII.
 
-    A model's reply may hold a lone surrogate, which UTF-8 cannot write, or U+2028, at which many
-    programs end a line.
+    A model's reply may contain a lone surrogate, which UTF-8 cannot encode, or U+2028, at which
+    many programs end a line.
     """
     return json.dumps(row) + "\n"
 
 
 def json_objects(path: Path) -> Iterator[dict[str, Any]]:
-    """Yield the objects of a file of JSON lines, but not what a kill left of a line; nothing where there is no file."""
-    # `splitlines` would also end lines at U+2028, U+2029 and U+0085, which JSON allows inside a
-    # text.
+    """Yield the objects of a file of JSON lines, without unfinished lines; none without a file."""
+    # `splitlines` would also end lines at U+2028, U+2029 and U+0085, which JSON allows in a text.
     for line in path.read_bytes().split(b"\n") if path.exists() else []:
         with suppress(ValueError):
             row = json.loads(line.decode())
@@ -105,10 +104,10 @@ def json_objects(path: Path) -> Iterator[dict[str, Any]]:
 
 
 def lone_surrogate(text: str) -> re.Match[str] | None:
-    """Find the first lone surrogate: half of a character, as a text cut within an emoji leaves it."""
+    """Find the first lone surrogate, such as half of an emoji."""
     return _SURROGATE.search(text)
 
 
 def encodable(text: str) -> str:
-    """Replace lone surrogates, one for one: a text with one could not be sent, stored or printed."""
+    """Replace lone surrogates, which cannot be sent, stored or printed, one for one."""
     return _SURROGATE.sub("\ufffd", text)

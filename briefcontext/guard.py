@@ -1,4 +1,4 @@
-"""The guard of every server: who may ask, from which sites, and with how long a request."""
+"""The guard of every server: authentication, other sites, and the size of requests."""
 
 import asyncio
 import hmac
@@ -18,14 +18,14 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from briefcontext.errors import InputError
 
 MAX_BODY_BYTES = 256 * 1024
-"""Enough for the longest question with its options, in any encoding."""
+"""Limit of a request's body, enough for the longest question with its options."""
 _MIN_TOKEN_CHARACTERS = 16
 _FORWARDED = ("forwarded", "x-forwarded-for", "x-forwarded-host", "x-real-ip")
 _READS = ("GET", "HEAD", "OPTIONS")
 
 
 class Refused(HTTPException):
-    """A request that is refused, with the HTTP status that says why."""
+    """A refused request, with its HTTP status."""
 
 
 def refusal(
@@ -43,7 +43,7 @@ def checked_tokens(text: str) -> tuple[str, ...]:
     """Return the tokens in a text, separated by spaces.
 
     Raises:
-        InputError: there is none, or one is too short or cannot be sent in a header.
+        InputError: There is no token, or one is too short or cannot be sent in a header.
     """
     tokens = tuple(text.split())
     long_enough = all(len(token) >= _MIN_TOKEN_CHARACTERS for token in tokens)
@@ -57,7 +57,7 @@ def checked_tokens(text: str) -> tuple[str, ...]:
 
 
 def is_loopback(host: str) -> bool:
-    """Return whether a host, without its port, is this machine by name or by address."""
+    """Return whether a host, without its port, is this machine."""
     if host.lower() == "localhost":
         return True
     try:
@@ -69,13 +69,13 @@ def is_loopback(host: str) -> bool:
 
 
 def admit(scope: Scope, tokens: Sequence[str]) -> str:
-    """Return who sends a request: a token's fingerprint, or `local` on a server without tokens.
+    """Return the sender of a request: a token's fingerprint, or `local` without tokens.
 
-    Without tokens, the client and the name in the Host header must both be loopback: a page can
-    bind its own name to 127.0.0.1. A request through a proxy is refused.
+    Without tokens, the client and the Host header must both be loopback, because a page can bind
+    its own name to 127.0.0.1. Requests through a proxy are refused.
 
     Raises:
-        Refused: the request may not pass.
+        Refused: The request is not allowed.
     """
     connection = HTTPConnection(scope)
     headers = connection.headers
@@ -111,26 +111,26 @@ def _unchanged(scope: Scope, body: bytes) -> bytes:
 
 @dataclass(eq=False)
 class Guard:
-    """Pass on the requests that `admit` lets in, from no other site and of limited size.
+    """ASGI middleware that admits requests of limited size from allowed clients and sites.
 
     When the client leaves, the app is cancelled.
     """
 
     app: ASGIApp
-    """The application behind the guard."""
+    """The guarded application."""
     _: KW_ONLY
     tokens: Sequence[str] = ()
-    """The tokens of clients. Without any, only this machine may ask."""
+    """The tokens of clients. Without any, only this machine is served."""
     open_paths: Collection[str] = ()
     """Paths that need no token."""
     origins: Collection[str] = ()
-    """Other sites whose pages may ask."""
+    """Other sites whose pages may send requests."""
     check: Callable[[Scope, bytes], bytes] = _unchanged
     """Checks a request and returns the body for the app; may raise Refused or InputError."""
     body_bytes: int = MAX_BODY_BYTES
-    """The longest body."""
+    """Limit of a body."""
     large: Mapping[str, int] = field(default_factory=dict)
-    """The longest bodies of some paths."""
+    """Limits of the bodies of some paths."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
@@ -148,7 +148,7 @@ class Guard:
         await self._serve(body, scope, receive, send)
 
     async def _admitted(self, scope: Scope, receive: Receive) -> bytes:
-        """Return the body of a request that may pass."""
+        """Return the body of an allowed request."""
         if not (self.tokens and (scope["path"] in self.open_paths or scope["method"] == "OPTIONS")):
             admit(scope, self.tokens)
         _refuse_other_sites(HTTPConnection(scope), scope["method"], self.origins)
@@ -170,8 +170,8 @@ class Guard:
         try:
             await asyncio.wait({working, leaving}, return_when=asyncio.FIRST_COMPLETED)
         finally:
-            # Cancelled once, and then waited for: a graph that is cancelled again while it ends
-            # leaves its branches, and the calls that they pay for, running.
+            # Cancel once and wait: a second cancellation would leave the graph's branches and their
+            # paid calls running.
             leaving.cancel()
             working.cancel()
             await asyncio.wait({working, leaving})
@@ -191,14 +191,14 @@ class Guard:
             raise Refused(400, "The request ended before its body did.") from None
         content_type = HTTPConnection(scope).headers.get("content-type", "")
         kind = content_type.partition(";")[0].strip().lower()
-        # A form of another site can send text without asking the browser, but not JSON.
+        # A form of another site can send text without a preflight request, but not JSON.
         if kind != "application/json" and (body or kind):
             raise Refused(415, "Send the question as application/json.")
         return bytes(body)
 
 
 def explain(error: Exception) -> Response:
-    """Return the reply for an error: its status where it has one, else 400."""
+    """Return the response for an error, by default with status 400."""
     if isinstance(error, HTTPException):
         kind = "TokenRequired" if error.status_code == 401 else "Refused"
         return refusal(error.status_code, error.detail, kind=kind, headers=error.headers)
@@ -206,7 +206,7 @@ def explain(error: Exception) -> Response:
 
 
 def read_json(body: bytes) -> Any:
-    """Return the JSON of a body, or None where it is not JSON."""
+    """Return the JSON of a body, or None."""
     try:
         return json.loads(body)
     except (ValueError, RecursionError):
@@ -214,7 +214,7 @@ def read_json(body: bytes) -> Any:
 
 
 async def _left(receive: Receive, left: asyncio.Event) -> None:
-    """Return when the client has gone."""
+    """Return when the client has left."""
     while (await receive())["type"] != "http.disconnect":
         pass
     left.set()
@@ -228,7 +228,7 @@ def _hostname(host: str) -> str:
 
 
 def _refuse_other_sites(connection: HTTPConnection, method: str, origins: Collection[str]) -> None:
-    """Refuse the requests of other sites' pages; their links may lead here."""
+    """Refuse requests of other sites' pages. Their links are allowed."""
     headers = connection.headers
     origin, site = headers.get("origin"), headers.get("sec-fetch-site", "none")
     if origin in origins:

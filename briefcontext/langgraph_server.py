@@ -1,10 +1,10 @@
 """The objects that `langgraph.json` names: the served graphs, their guard, and the page.
 
 Clients name knowledge bases, models and documents from the owner's lists (`access.py`). The guard
-passes on the routes of `SERVED` and the page, and answers every other path with 403. With
-BRIEFCONTEXT_TOKEN set (several tokens: separated by spaces), every route but the page's empty form
-and `/ok` needs one, and the threads and runs of one token are hidden from the others. Without it,
-only this machine is answered.
+allows the routes of `SERVED` and the page, and answers other paths with 403. With
+BRIEFCONTEXT_TOKEN set (tokens separated by spaces), every route but the page's empty form and `/ok`
+needs a token, and clients see only the threads and runs of their token. Without it, only this
+machine is served.
 """
 
 import json
@@ -27,9 +27,9 @@ from briefcontext.guard import Guard, Refused, admit, checked_tokens, read_json
 from briefcontext.page.app import create_page, open_paths
 
 STUDIO = ("https://smith.langchain.com", "https://eu.smith.langchain.com")
-"""The sites of LangGraph Studio, whose pages ask this server."""
+"""Sites of LangGraph Studio, whose pages send requests to this server."""
 _BODY_BYTES = 2 * 1024 * 1024
-"""Documents may come along with a question."""
+"""Limit of a body, which may contain documents."""
 _RUNS = ("/runs", "/runs/stream", "/runs/wait", "/runs/batch")
 _ASSISTANT, _THREAD = "/assistants/{assistant}", "/threads/{thread:uuid}"
 _THREADS_RUN = _THREAD + "/runs/{run:uuid}"
@@ -51,7 +51,7 @@ SERVED = {
     "PATCH": (_THREAD,),
     "DELETE": (_THREAD, _THREADS_RUN),
 }
-"""The served routes of LangGraph's API, by method. The page is served beside them."""
+"""The served routes of LangGraph's API, by method."""
 _CHANGES = ("create", "create_run", "update")
 
 _tokens = checked_tokens(text) if (text := os.environ.get("BRIEFCONTEXT_TOKEN")) else ()
@@ -59,13 +59,13 @@ _access = Access.from_environment()
 
 
 class _Served:
-    """The part of settings that differs on a server."""
+    """Settings with names instead of places."""
 
     file_links: ClassVar[bool] = False
     most_documents: ClassVar[int] = MAX_DOCUMENTS
 
     def resolved(self: Any) -> Any:
-        """Return the settings with the places of their names."""
+        """Return the settings with places instead of names."""
         return _access.resolved(self)
 
 
@@ -87,7 +87,7 @@ auth = Auth()
 
 @auth.authenticate
 async def authenticate(scope: Scope) -> str:
-    """Return whose threads and runs a request may see: those of its token, or of this machine."""
+    """Return the owner of the threads and runs that a request may see."""
     try:
         return admit(scope, _tokens)
     except Refused as error:
@@ -100,7 +100,7 @@ async def authenticate(scope: Scope) -> str:
 async def keep_apart(
     ctx: Auth.types.AuthContext, value: dict[str, Any]
 ) -> Auth.types.HandlerResult:
-    """Keep threads and runs to their owner."""
+    """Restrict threads and runs to their owner."""
     owner = {"owner": ctx.user.identity}
     if ctx.resource == "assistants":
         return ctx.action in ("read", "search")
@@ -109,12 +109,12 @@ async def keep_apart(
     if ctx.action in _CHANGES:
         if value.get("metadata") is None:
             value["metadata"] = {}
-        value["metadata"].update(owner)  # In place: the server goes on with this very mapping.
+        value["metadata"].update(owner)  # In place: the server keeps using this mapping.
     return owner
 
 
 def _checked(scope: Scope, body: bytes) -> bytes:
-    """Refuse a path that is not served; check the settings of runs, and fill in the defaults.
+    """Refuse other paths, check the settings of runs, and fill in the defaults.
 
     The path is compared as LangGraph's router reads it: decoded, and with its case.
     """
@@ -131,9 +131,9 @@ def _checked(scope: Scope, body: bytes) -> bytes:
 
 
 def _checked_run(run: object) -> dict[str, Any]:
-    """Return a run with its settings; it stops when the client that waits for it leaves.
+    """Return a run with its settings. It stops when the waiting client leaves.
 
-    A `command` would start any node with a state of the client's choice.
+    A `command` could start any node with any state, so it is refused.
     """
     if not isinstance(run, dict):
         raise Refused(422, "A run is a JSON object with assistant_id and input.")
@@ -166,4 +166,4 @@ app = Starlette(
         ),
     ],
 )
-"""The page, below `/page/`. The server adds its own routes, behind the same guard."""
+"""The page at `/page/`. The server adds its own routes, with the same guard."""

@@ -1,4 +1,4 @@
-"""Public names of a package that are imported when they are first used."""
+"""Public names of a package, imported on first use."""
 
 from collections.abc import Callable, Mapping
 from importlib import import_module
@@ -10,11 +10,11 @@ def lazy_names(
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]:
     """Return a package's `__getattr__`, `__dir__` and `__all__`.
 
-    Importing langgraph takes most of a second, which `briefcontext --help` need not wait for.
+    Importing langgraph takes most of a second, which `briefcontext --help` does not need.
 
     Args:
         package: Name of the package, for the message about a missing name.
-        modules: For each module, relative to `briefcontext`, its public names with spaces between.
+        modules: For each module, relative to `briefcontext`, its public names separated by spaces.
     """
     table = {name: module for module, names in modules.items() for name in names.split()}
 

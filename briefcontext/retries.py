@@ -1,4 +1,4 @@
-"""Requests that are made again: which failures may pass, and how long to wait for each."""
+"""Retries of requests: temporary failures, and the waits between attempts."""
 
 from typing import Any
 
@@ -7,7 +7,7 @@ from tenacity.wait import wait_base
 
 
 class PassingError(Exception):
-    """A failure of a request that may pass, after the seconds for which the server asks."""
+    """A temporary failure of a request, with the wait that the server asks for, in seconds."""
 
     def __init__(self, problem: str, wait: float | None = None) -> None:
         super().__init__(problem)
@@ -15,7 +15,7 @@ class PassingError(Exception):
 
 
 def may_pass(status: int) -> bool:
-    """Return whether a request with this HTTP status may succeed when it is made again."""
+    """Return whether a request with this HTTP status may succeed on a retry."""
     return status in (408, 409, 429) or status >= 500
 
 
@@ -23,8 +23,8 @@ def retry_policy(tries: int, backoff: wait_base) -> dict[str, Any]:
     """Return tenacity's options that repeat a request after a `PassingError`.
 
     Args:
-        tries: how often the request is made before its last error is raised.
-        backoff: the wait where the server asks for none.
+        tries: Number of attempts.
+        backoff: The wait if the server asks for none.
     """
 
     def wait(state: RetryCallState) -> float:

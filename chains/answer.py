@@ -1,4 +1,4 @@
-"""The answer that every route ends in: the same fields in Python, in JSON and over a server."""
+"""The answer of every route, with the same fields in Python, in JSON and over a server."""
 
 import re
 from collections import Counter
@@ -22,12 +22,11 @@ from briefcontext.chains.references import Evidence, Reference, list_references,
 from briefcontext.knowledge.study_type import StudyType
 
 NO_ANSWER = "No answer was found in the documents."
-"""What is said above the reason of an abstention."""
+"""Heading of an abstention."""
 DEMONSTRATION = "Demonstration texts, not literature: do not rely on them."
 _LISTED = 10
 _KEY = re.compile(rf"\[?({KEY})\]?", re.ASCII | re.IGNORECASE)
 _version = cache(version)
-"""Cached, as it searches all packages that are installed."""
 
 Route = Literal["map_reduce", "vanilla", "order_preserving", "abstain"]
 
@@ -36,7 +35,7 @@ class Preflight(TypedDict):
     """The preflight check: the overlap of the two rankings, and the route it led to."""
 
     iou: float | None
-    """Intersection over union of the two top n; null if nothing was retrieved or BM25 has no top n."""
+    """Intersection over union of the two top n; null without documents or a clear top n."""
     n: int
     """The number of documents at the top of each ranking that are compared."""
     threshold: float
@@ -80,7 +79,7 @@ class ReadDocument(TypedDict):
     source_id: str
     """The id of its source: a PMID if there is one."""
     rank: int | None
-    """The rank among all retrieved documents, from 1; retracted articles that were left out count."""
+    """The rank among all retrieved documents, from 1, including retracted articles."""
     score: float | None
     """The retriever's score; null if it gives none."""
 
@@ -89,8 +88,7 @@ class Searched(TypedDict):
     """The collection that was searched, in the state that was searched."""
 
     name: str | None
-    """The name of the knowledge base or file, or the class of your own retriever; null for documents
-    that came with the question."""
+    """The knowledge base, the file, or the retriever's class; null for passed documents."""
     version: str | None
     """The version of the knowledge base, or the SHA-256 of the file; null if there is none."""
     updated: str | None

@@ -1,4 +1,4 @@
-"""Articles: the documents that are of one article, and the facts that any of its records states."""
+"""Articles: the documents of one article, and the facts that any of its records states."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -6,17 +6,17 @@ from collections.abc import Iterator, Sequence
 from langchain_core.documents import Document
 
 _SPREAD = {"retracted": "retraction_of", "expression_of_concern": "concern_for"}
-"""Facts that hold for all records of an article, and the relation of their notices to it."""
+"""Facts that hold for all records of an article, each with the relation of its notice."""
 _PMID = re.compile(r"[1-9]\d{0,8}")
 
 
 def source_id(document: Document) -> str:
-    """Return the id of a document's source: its own where it names none."""
+    """Return the id of a document's source, or else the document's own id."""
     return str(document.metadata.get("source_id", document.id))
 
 
 def article_id(document: Document) -> str:
-    """Return the id of a document's article, which several sources may have."""
+    """Return the id of a document's article, which several sources may share."""
     return str(document.metadata.get("article") or source_id(document))
 
 
@@ -28,7 +28,7 @@ def pmid(document: Document) -> str:
 
 
 def related_sources(documents: Sequence[Document]) -> list[str]:
-    """Return the ids under which other records of the documents' articles may be held."""
+    """Return the ids of other possible records of the documents' articles."""
     names = (name for document in documents for name in (pmid(document), _pmcid(document)) if name)
     return sorted(set(names).difference(map(source_id, documents)))
 
@@ -40,12 +40,11 @@ def join_articles(
     """Return documents with the facts that any record of their article states.
 
     Records with the same PMID, PMCID or DOI are one article. A retraction or an expression of
-    concern that one of them states, or a notice among the documents, holds for all of them.
-    `article` is the id of an article with several sources.
+    concern applies to all of them. `article` is the id of an article with several sources.
 
     Args:
-        documents: documents to return.
-        related: other records of their articles, for their facts only.
+        documents: Documents to return.
+        related: Other records of their articles, used for their facts only.
     """
     groups = _groups([*documents, *related])
     facts: dict[str, set[str]] = {name: set() for name in _SPREAD}
@@ -70,7 +69,7 @@ def join_articles(
 
 
 def without_superseded(documents: Sequence[Document]) -> list[Document]:
-    """Return documents without those of which a newer version is also among them, not retracted."""
+    """Return the documents that no newer, unretracted version among them replaces."""
     newer = [document for document in documents if not document.metadata.get("retracted")]
     there = set(map(pmid, newer))
     updates = {(pmid(each), new) for each in documents for new in _listed(each, "updated_by")}
@@ -83,7 +82,7 @@ def without_superseded(documents: Sequence[Document]) -> list[Document]:
 
 
 def _groups(documents: Sequence[Document]) -> dict[str, str]:
-    """Return one name for all names that the records of an article have."""
+    """Map each name of an article's records to one name."""
     groups: dict[str, str] = {}
     for document in documents:
         names = _names(document)

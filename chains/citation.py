@@ -1,4 +1,4 @@
-"""Citation keys, which tie an answer's sentences to documents."""
+"""Citation keys, which link an answer's sentences to documents."""
 
 import hashlib
 import re
@@ -15,24 +15,24 @@ from briefcontext.chains.reader import CUT_AT, Match, Quote, distinct
 from briefcontext.knowledge.study_type import StudyType, source_notes, species, study_type
 
 MARK = r"\[(\d+[a-z]*)\]"
-"""What stands for a citation in an answer's text: `[2]`, or `[2a]` and `[2b]` where several passages of one source are
-cited."""
+"""A citation in an answer's text: `[2]`, or `[2a]` and `[2b]` for several passages of a source."""
 
 _DIGITS = "23456789"
 _LETTERS = "BCDFGHJKLMNPQRSTVWXZ"
 _PAIR = f"[{_DIGITS}][{_LETTERS}]"
 _PAIRS = 2
-"""Pairs of a digit and a letter in a key; each _ATTEMPTS that lead to a key already taken add one."""
+"""Digit-letter pairs in a key; every _ATTEMPTS collisions add a pair."""
 _ATTEMPTS = 64
 KEY = rf"(?<![^\W_])(?:{_PAIR}){{{_PAIRS},}}(?![^\W_])"
 """A citation key (a pattern)."""
 _KEY = re.compile(KEY, re.ASCII | re.IGNORECASE)
 _BRACKET = re.compile(
-    r"(?<!\s)(?P<gap>\s*)[\[【［](?P<words>[^\[\]【】［］]*)[\]】］](?:\((?:[a-z]+:|//|www\.|#)[^()\s]*\))?",
+    r"(?<!\s)(?P<gap>\s*)[\[【［](?P<words>[^\[\]【】［］]*)[\]】］]"
+    r"(?:\((?:[a-z]+:|//|www\.|#)[^()\s]*\))?",
     re.IGNORECASE,
 )
 _BEGUN = re.compile(r"\s*(?:[\[【［][^\[\]【】［］\n]*|(?<![^\W_])[2-9][A-Za-z0-9]*)\Z")
-"""What may become a citation when more of the text has come."""
+"""The beginning of a possible citation in unfinished text."""
 _REPEATED = re.compile(rf"({MARK})(?:[^\S\n]*\1)+")
 _WORDS_WITH_KEYS = frozenset(
     {
@@ -52,7 +52,7 @@ _WORDS_WITH_KEYS = frozenset(
 )
 _PAGE_WORDS = frozenset({"P", "PP", "PAGE", "PAGES"})
 _WITHIN = "*_~`([{<\\]】］"
-"""What a citation may stand within or behind, without a blank between."""
+"""Characters that a citation may follow without a space."""
 _NUMBERS = re.compile(r"(?=\D*\d)(?:\d++[a-z]{0,2}+|[\s,;–-])+")
 _YEAR = re.compile(r"(?<!\d)(?:1[5-9]|20)\d\d(?!\d)")
 _LINK = re.compile(r"(?:https?|file)://\S+")
@@ -62,7 +62,7 @@ class CitedQuote(Quote):
     """A quote with its place in the document."""
 
     section: str
-    """The heading it is under, with the lines that introduce its list; empty if unknown."""
+    """The heading above it, with the lines that introduce its list; empty if unknown."""
     paragraph: int | None
     """The number of its paragraph in that section, from 1."""
     page: int | None
@@ -73,8 +73,8 @@ class Citation(TypedDict):
     """A passage that the answer cites."""
 
     key: str
-    """Its mark in the answer's text, in square brackets: the number of its source, and a letter if
-    several passages of the source are cited."""
+    """Its number in the answer's text, with a letter if several passages of the source are cited.
+    """
     document_id: str
     """The id of the passage."""
     source_id: str
@@ -114,24 +114,23 @@ class Citation(TypedDict):
     expression_of_concern: bool
     """Whether the publisher warns that the source may not be reliable."""
     notes: list[str]
-    """Labels shown beside the reference: RETRACTED, the kind of evidence, and others."""
+    """Labels for the reference, such as RETRACTED and the study type."""
     url: str | None
-    """The source's web page; for a PDF its file, opened at the page, unless a server is asked."""
+    """The source's web page, or the file of a PDF at the page; servers leave files out."""
 
 
 def assign_keys(question: str, documents: Sequence[Document]) -> list[Document]:
     """Give each document a citation key, in `metadata["key"]`.
 
-    Keys are short, unique among the documents, and say nothing about rank. None stands in the
-    question or in any of the documents, in whatever writing, so that no text can name a document.
-    The same question over the same documents has the same keys.
+    Keys are short, unique and independent of rank. No key occurs in the question or in a document,
+    so that no text can name a document. The same question and documents give the same keys.
     """
     texts = [question]
     for document in documents:
         metadata = document.metadata
         shown = ("title", "publication_types", "section", "paragraph_starts", "list_lines")
         texts += [document.page_content, *(str(metadata.get(name)) for name in shown)]
-    # A key stands there in any case or width, and with anything between its signs.
+    # A text may write a key in any case or width, with other characters in between.
     signs = " ".join(
         re.sub(r"[^0-9A-Z]", "", unicodedata.normalize("NFKC", text).upper()) for text in texts
     )
@@ -142,7 +141,7 @@ def assign_keys(question: str, documents: Sequence[Document]) -> list[Document]:
         while (key := _key(f"{question}\0{document.id}", attempt)) in signs or key in taken:
             attempt += 1
         taken.add(key)
-        # Whatever a document brings along under these names is not ours.
+        # Remove metadata of this name that a document brings along.
         own = {name: value for name, value in document.metadata.items() if name != CUT_AT}
         keyed.append(document.model_copy(update={"metadata": {**own, "key": key}}))
     return keyed
@@ -214,20 +213,20 @@ class CitationNumbers:
 def number_citations(
     text: str, documents: Sequence[Document], quotes: Iterable[Quote]
 ) -> tuple[str, list[Citation], list[str]]:
-    """Return a text with numbers for keys, its citations, and the keys that belong to no document."""
+    """Return a text with numbers for keys, its citations, and its unknown keys."""
     numbers = CitationNumbers([text], documents)
     return numbers.replace(text), numbers.citations(quotes), numbers.unknown
 
 
 def number_tokens(text: str, articles: Mapping[str, object], *, unfinished: bool) -> str:
-    """Return the beginning of an answer with the numbers of its sources in place of their keys.
+    """Return the beginning of an answer with source numbers instead of keys.
 
-    A letter for one of several passages of a source is known only at the end.
+    The letters of several passages of a source are known only at the end.
 
     Args:
-        text: as much as there is.
-        articles: citation key to article.
-        unfinished: whether there is more to come, so that what may begin a citation is held back.
+        text: The beginning of the answer.
+        articles: Citation key to article.
+        unfinished: Hold back the beginning of a possible citation, because more text follows.
     """
     groups = _cited_groups(text, articles)
     numbers = {key: str(number) for number, keys in enumerate(groups, 1) for key in keys}
@@ -237,7 +236,7 @@ def number_tokens(text: str, articles: Mapping[str, object], *, unfinished: bool
 
 
 def _cited_groups(text: str, articles: Mapping[str, object]) -> list[list[str]]:
-    """Return the keys in a text by their articles, in order of appearance."""
+    """Return the keys in a text, grouped by article, in order of appearance."""
     groups: dict[object, list[str]] = {}
     for key in dict.fromkeys(_KEY.findall(unicodedata.normalize("NFKC", text).upper())):
         if key in articles:
@@ -271,7 +270,7 @@ def _letters(place: int) -> str:
 
 
 def _keys(words: str) -> list[str]:
-    """Return the keys between two brackets; none when other words stand there."""
+    """Return the keys between two brackets, or none if there are other words."""
     said = re.findall(r"\w+", unicodedata.normalize("NFKC", words).upper())
     keys = [word for word in said if _KEY.fullmatch(word)]
     others = set(said).difference(keys)
@@ -281,19 +280,19 @@ def _keys(words: str) -> list[str]:
 
 
 def publication_year(document: Document) -> int | None:
-    """Return the year in a document's metadata, which may come from anywhere and hold anything."""
+    """Return the year in a document's metadata, which may have any form."""
     found = _YEAR.search(str(document.metadata.get("year") or ""))
     return int(found[0]) if found else None
 
 
 def web_link(document: Document, *, files: bool = True) -> str | None:
-    """Return the address of a document's page or file; what is neither could be anything, a script for one."""
+    """Return the link to a document's page or file. Other schemes, such as scripts, are refused."""
     url = str(document.metadata.get("url") or "").strip()
     return url if _LINK.fullmatch(url) and (files or not url.startswith("file:")) else None
 
 
 def _citation(key: str, document: Document, quotes: list[Quote]) -> Citation:
-    # Words of the text say more than those of a title.
+    # Quotes from the text come before quotes from the title.
     placed = [
         _placed(quote, document)
         for quote in sorted(quotes, key=lambda quote: quote["match"] == "title")
@@ -339,7 +338,7 @@ def _placed(quote: Quote, document: Document) -> CitedQuote:
 
 
 def journal(document: Document) -> str:
-    """Return the short title of a document's journal, or its whole one."""
+    """Return the abbreviation of a document's journal, or its title."""
     return str(
         document.metadata.get("journal_abbreviation") or document.metadata.get("journal") or ""
     )

@@ -1,4 +1,4 @@
-"""The claims of an answer: its sentences with the passages that they cite, and their figures."""
+"""Claims: the sentences of an answer with the passages that they cite and their figures."""
 
 import re
 from collections.abc import Collection, Iterator, Sequence
@@ -21,9 +21,9 @@ _MARKS = re.compile(rf"(?:[*_\s]*(?:\({MARK}\)|{MARK})\s*)*")
 """The citations after a sentence, also after bold type: `**It is so.** [1]`."""
 _MARKS_BEFORE = re.compile(rf"(?:{MARK}\s*)*\Z")
 _BREAK_BEFORE_MARKS = re.compile(rf"(?<=\S)[^\S\n]*+\n\s*+(?=(?:{MARK}[ \t]*+)++$)", re.MULTILINE)
-"""Before a line of citations alone, which belong to the line above."""
+"""A line break before a line that has only citations, which belong to the line above."""
 _MARKS_WITHIN = 80
-"""Characters in which the citations before a sentence are looked for."""
+"""Characters to search for citations before a sentence."""
 _ITEM = re.compile(r"\s*(?:[-*•]|\d+[.)])\s+")
 _TABLE_HEAD = re.compile(r"^[ \t]*\|.*(?=\n[ \t]*\|[ \t:|-]+$)", re.MULTILINE)
 _PLAIN_SIGNS = str.maketrans("μ·−–—", "µ.---")
@@ -36,19 +36,20 @@ class Claim(NamedTuple):
     end: int
     """Offsets in the answer's text."""
     text: str
-    """Its words, without citations."""
+    """The words, without citations."""
     keys: tuple[str, ...]
-    """Keys of the citations that it carries."""
+    """Keys of its citations."""
 
 
 def find_claims(text: str, keys: Collection[str]) -> list[Claim]:
-    """Return the sentences of an answer; an item without a citation has those of its list's introduction.
+    """Return the sentences of an answer.
 
-    A line that ends in a colon is not a sentence, nor is a statement of what is not answered.
+    List items without a citation use that of the list's introduction. Lines that end in
+    a colon and statements of what is not answered are left out.
 
     Args:
-        text: the answer, with citation numbers.
-        keys: the keys of its citations.
+        text: The answer, with citation numbers.
+        keys: Keys of its citations.
     """
     claims = []
     for start, end, introduction in _sentences(text):
@@ -64,12 +65,12 @@ def find_claims(text: str, keys: Collection[str]) -> list[Claim]:
 def check_claims(
     claims: Sequence[Claim], citations: Sequence[Citation], documents: Sequence[Document]
 ) -> list[Note]:
-    """Return a note on each sentence that cites nothing or has a figure that its passages lack.
+    """Return a note on each sentence that is uncited or has a figure that its passages lack.
 
     Args:
-        claims: the sentences of the answer.
-        citations: those of the answer.
-        documents: the passages that were read.
+        claims: Sentences of the answer.
+        citations: Citations of the answer.
+        documents: Passages that were read.
     """
     by_id = {str(document.id): document for document in documents}
     cited = {citation["key"]: by_id[citation["document_id"]] for citation in citations}
@@ -91,7 +92,7 @@ def check_claims(
 
 
 def missing_figures(sentence: str, documents: Sequence[Document]) -> list[str]:
-    """Return the figures of a sentence, with their units, that none of the documents has."""
+    """Return a sentence's figures, with units, that none of the documents contains."""
     texts = [text for document in documents for text in _texts(document)]
     if any(_letters(sentence) in _letters(text) for text in texts):
         return []
@@ -113,7 +114,7 @@ def _texts(document: Document) -> list[str]:
 
 
 def _plain(text: str) -> str:
-    """Return a text in small letters and plain signs, of the same length."""
+    """Return a text in lower case with plain signs, at the same length."""
     return lowered(text.translate(_PLAIN_SIGNS))
 
 
@@ -141,7 +142,8 @@ def _places(line: str, begin: int) -> Iterator[tuple[int, int]]:
     leads = _MARK.match(line, begin)
     for place, start in enumerate(starts[1:], 1):
         marks = _MARKS_BEFORE.search(line, max(start - _MARKS_WITHIN, 0), start) if leads else None
-        starts[place] = marks.start() if marks else _MARKS.match(line, start).end()  # type: ignore[union-attr]
+        found = marks or _MARKS.match(line, start)
+        starts[place] = marks.start() if marks else found.end()  # type: ignore[union-attr]
     for start, end in pairwise([*starts, len(line)]):
         sentence = line[start:end].rstrip()
         if any(map(str.isalpha, sentence)) and not sentence.endswith(":"):

@@ -1,4 +1,4 @@
-"""The context of a prompt: documents and evidence, delimited, unable to break out, and cut to fit the window."""
+"""The context of a prompt: documents and evidence in tags, cut to fit the input window."""
 
 import math
 import re
@@ -20,15 +20,15 @@ from briefcontext.knowledge.study_type import kind_of_evidence
 T = TypeVar("T")
 
 RESERVED_TOKENS = 1024
-"""Room for the reply, where the window counts input and output together."""
+"""Tokens kept free for the reply if the window counts input and output together."""
 _TAGS = 60
-"""Characters that a document's tags and the line breaks around them take, and some to spare."""
+"""Characters for a document's tags and the line breaks around them, rounded up."""
 LEAST_ROOM = 200
-"""Characters; a prompt with less room for documents is of no use."""
+"""Smallest useful number of characters for documents in a prompt."""
 MOST_ADDED = 500
-"""Characters that a reader may add to a prompt after documents were divided: the room for the reply bears them."""
+"""Characters that a reader may add to a prompt after documents were split."""
 _LEAST_PIECE = 20
-"""Characters; no smaller piece is cut."""
+"""Smallest piece of a document in characters."""
 
 _TAG = re.compile(
     r"<(?=[\W_]{0,20}"
@@ -36,15 +36,13 @@ _TAG = re.compile(
     re.IGNORECASE,
 )
 
-# Tokenizers of local models read these as control tokens wherever they stand, and only in this
-# exact form.
+# Tokenizers of local models read these as control tokens, in this exact form only.
 _CONTROL_TOKEN = re.compile(
     r"<(?=[|｜]|<?/?SYS>|/?s>|/?(?:bos|eos|pad|unk)>|(?:start|end)_of_|/?(?:think|thought|tool_)|unused\d)"
     r"|\[(?=/?(?:INST|SYSTEM_PROMPT|AVAILABLE_TOOLS|TOOL_CALLS|TOOL_RESULTS)\])",
     re.IGNORECASE,
 )
-# Unicode's Default_Ignorable_Code_Point (DerivedCoreProperties): characters that no one sees and
-# models read.
+# Unicode's Default_Ignorable_Code_Point: invisible characters that models still read.
 _INVISIBLE = re.compile(
     "[\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e\u2060-\u206f\u3164"
     "\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff]"
@@ -53,19 +51,18 @@ _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 
 def render_documents(documents: Sequence[Document]) -> str:
-    """Return the documents one after another, each between tags of which the first has its key.
+    """Return the documents, each between tags with its key.
 
-    Its study type, year and title come first, and what it begins under: the heading of its section,
-    and what introduces its list.
+    The study type, year, title, section heading and list introduction come first.
 
-    A text cannot close its own tag: what looks like one of our tags, or is a control token of a
-    chat template, is broken up, and characters that cannot be seen are left out.
+    A text cannot close its own tag: imitations of tags and control tokens of chat templates are
+    broken up, and invisible characters are removed.
     """
     return "\n".join(_document(document) for document in documents)
 
 
 def render_passage(key: str, document: Document, text: str) -> str:
-    """Return a cited passage between tags, with the key of its citation and a part of its text."""
+    """Return a part of a cited passage between tags, with the key of its citation."""
     return _tagged("passage", key, document, text)
 
 
@@ -89,16 +86,15 @@ def _tagged(tag: str, key: str, document: Document, text: str) -> str:
 def render_evidence(
     extraction: Extraction, documents: Mapping[str, Document], room: float = math.inf
 ) -> list[str]:
-    """Return a partition's evidence: each quote with its document's key, study type and year, then the finding.
+    """Return a partition's evidence: each quote with key, study type and year, then the finding.
 
-    A quote has what it stands under before it. Each takes one line, so that words of a document
-    cannot pass for another quote, a finding or a choice.
+    A quote follows its heading and list introduction. Each quote takes one line, so that no text of
+    a document can look like another quote, a finding or a choice.
 
     Args:
-        extraction: one with evidence.
-        documents: keyed ones, by their ids.
-        room: characters; what exceeds it is returned in several texts, each with a part of the
-            quotes.
+        extraction: An extraction with evidence.
+        documents: Documents with keys, by id.
+        room: Characters. Longer evidence is returned in several texts.
     """
     ids = {quote["document_id"] for quote in extraction["quotes"]}
     labels = {id: f"{cite(documents[id])} {_description(documents[id])}".rstrip() for id in ids}
@@ -128,12 +124,12 @@ def _under(quote: Quote, documents: Mapping[str, Document]) -> list[str]:
 
 
 def render_condensed(text: str) -> str:
-    """Return evidence that a model has condensed, between the same tags."""
+    """Return condensed evidence between the same tags."""
     return f"<evidence condensed>\n{defuse(text.strip())}\n</evidence>"
 
 
 def _description(document: Document) -> str:
-    """Return in brackets what weighs a document: study type, year, and what became of it; empty where none is known."""
+    """Return the study type, year and status of a document in parentheses; empty if unknown."""
     metadata = document.metadata
     known = [kind_of_evidence(document), str(publication_year(document) or "")]
     known += ["RETRACTED"] if metadata.get("retracted") else []
@@ -147,7 +143,7 @@ def _line(text: str) -> str:
 
 
 def defuse(text: str) -> str:
-    """Take from a text what could pass for a part of the prompt, and leave its words."""
+    """Break up everything in a text that could look like a part of the prompt."""
     text = _CONTROL.sub(" ", _INVISIBLE.sub("", text))
     return _CONTROL_TOKEN.sub(r"\g<0> ", _TAG.sub("(", text))
 
@@ -155,10 +151,10 @@ def defuse(text: str) -> str:
 def room_for(
     model: Model, budget: CallBudget, prompt: Sequence[BaseMessage], *, least: int = LEAST_ROOM
 ) -> int | None:
-    """Return how many characters fit into a prompt beside those it has; None when the window is not known.
+    """Return the number of characters that still fit into a prompt; None if the window is unknown.
 
     Raises:
-        ModelCallError: fewer than `least` would fit.
+        ModelCallError: Fewer than `least` characters fit.
     """
     window = budget.max_input_tokens or model.max_input_tokens
     if window is None:
@@ -176,12 +172,11 @@ def room_for(
 
 
 def split_to_fit(documents: Sequence[Document], room: int | None) -> list[list[Document]]:
-    """Group documents, in order, so that each group fits when rendered; cut those that alone are too long.
+    """Group documents, in order, so that each group fits when rendered, and cut longer ones.
 
-    A document is cut in halves, and those again, between sentences where there are several, else
-    between words. The pieces keep its id, key and title, and have their places in its text in
-    `metadata["cut_at"]`, and what introduces their list in `list_lines`. One that does not fit
-    however it is cut, as its title is too long, is a group of its own.
+    A long document is halved repeatedly between sentences, or else between words. The pieces keep
+    its id, key and title; `metadata["cut_at"]` is their offset and `list_lines` the introduction of
+    their list. A document whose title alone is too long is a separate group.
     """
     if room is None:
         return [list(documents)]
@@ -190,7 +185,7 @@ def split_to_fit(documents: Sequence[Document], room: int | None) -> list[list[D
 
 
 def group_to_fit(texts: Sequence[str], room: float) -> list[list[str]]:
-    """Group texts, in order, so that those of a group, a line break between them, fit into the room."""
+    """Group texts, in order, so that each group, joined by line breaks, fits into the room."""
     return _grouped(texts, len, room)
 
 
@@ -207,7 +202,7 @@ def _grouped(items: Iterable[T], size: Callable[[T], int], room: float) -> list[
 
 
 def _pieces(document: Document, room: int) -> Iterator[Document]:
-    """Yield the document, or the pieces of its halves where it does not fit when rendered."""
+    """Yield the document, or its pieces if it does not fit when rendered."""
     text, metadata = document.page_content, document.metadata
     before = str(metadata.get("list_lines") or "")
     said = str(metadata.get("title") or ""), read_under(document, every_heading=True)

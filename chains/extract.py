@@ -1,4 +1,4 @@
-"""The map step: extract from a partition the passages that bear on the question."""
+"""The map step: extract the passages of a partition that bear on the question."""
 
 import re
 from collections.abc import Sequence
@@ -28,12 +28,12 @@ from briefcontext.chains.reader import NOTHING_USED, Extraction, Quote, distinct
 from briefcontext.errors import ModelCallError, first_line, problems
 
 _AS_ASKED = ConfigDict(extra="ignore", json_schema_extra={"additionalProperties": False})
-"""What a provider is to hold the model to, while a reply with more in it is read all the same."""
+"""The schema for the provider forbids extra fields; extra fields in a reply are ignored."""
 
 
 _MARKS = re.compile('["“”«»]')
 _LEAST_PIECE = 20
-"""Characters between two quotation marks that may be a quote."""
+"""Smallest length, in characters, of words in quotation marks that may be a quote."""
 
 
 class _KeyedQuote(BaseModel):
@@ -57,7 +57,7 @@ class _Record(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _complete(cls, data: Any) -> Any:
-        """Take null for what is left out, and fill it in."""
+        """Fill in missing fields, and replace null by the default."""
         left_out: dict[str, Any] = {"quotes": [], "finding": "", "choice": None, "confidence": None}
         given = (
             {name: value for name, value in data.items() if value is not None}
@@ -69,7 +69,7 @@ class _Record(BaseModel):
     @field_validator("quotes", mode="before")
     @classmethod
     def _with_or_without_keys(cls, given: Any) -> Any:
-        """Take bare words for quotes without keys: where they stand is looked up anyway."""
+        """Accept quotes without keys, because their place is looked up anyway."""
         quotes = given if isinstance(given, list) else []
         return [
             {"key": "", **quote} if isinstance(quote, dict) else {"key": "", "quote": quote}
@@ -85,7 +85,7 @@ class _Record(BaseModel):
     @field_validator("confidence", mode="before")
     @classmethod
     def _share(cls, given: Any) -> float | None:
-        """Take per cent for a share, and words for nothing."""
+        """Convert percentages to shares, and words to None."""
         try:
             number = float(str(given).rstrip("% "))
         except ValueError:
@@ -96,7 +96,7 @@ class _Record(BaseModel):
 
 @lru_cache(64)
 def _record(letters: tuple[str, ...]) -> type[BaseModel]:
-    """Return the record as the model is asked for it: its choice is one of the letters."""
+    """Return the schema of the record, whose choice is one of the letters."""
     choice: Any = Literal[letters] | None if letters else None
     return create_model(
         "extraction", __base__=_Record, __doc__=_Record.__doc__, choice=(choice, ...)
@@ -106,11 +106,11 @@ def _record(letters: tuple[str, ...]) -> type[BaseModel]:
 async def extract(
     model: Model, question: Question, documents: Sequence[Document], index: int, budget: CallBudget
 ) -> Extraction:
-    """Extract from one partition: one call, and one more if its reply is malformed.
+    """Extract from one partition in one call, or two if the first reply is malformed.
 
     Raises:
-        ModelCallError: a call failed for good, both replies were cut off before they said anything,
-            or the partition exceeds the model's input window (see `split_to_fit`).
+        ModelCallError: A call failed for good, both replies were cut off at the beginning, or the
+            partition exceeds the model's input window (see `split_to_fit`).
     """
     record = _record(tuple(question["options"]))
 
@@ -130,7 +130,7 @@ async def extract(
         return parsed(first)
     except ValueError as error:
         repair = model.prompts.render("repair", question["text"], {}, error=_reason(error, first))
-    # Providers take no message without words.
+    # Providers reject empty messages.
     second = await ask([*messages, *([AIMessage(first.text)] if first.text else []), *repair])
     try:
         return parsed(second)
@@ -138,8 +138,7 @@ async def extract(
         text = second.text or first.text
         if not text and second.cut:
             raise ModelCallError(cut_warning(second.cut, f"The reply of {model.name}")) from None
-        # What the model wrote may bear on the question, and only its words that stand in a document
-        # support it.
+        # The model's words may be relevant, but only those found in a document support the finding.
         pieces = (
             []
             if second.cut
@@ -201,10 +200,10 @@ def _extraction(
 def ground_all(
     given: Sequence[tuple[str, str]], documents: Sequence[Document]
 ) -> tuple[list[Quote], int]:
-    """Ground quotes, given with the keys that the reader put to them.
+    """Locate quotes, given with the keys that the reader assigned.
 
     Returns:
-        those found, in whole sentences and without repeats, and how many were not.
+        The located quotes, in whole sentences and each once, and the number of lost quotes.
     """
     ids = {document_key(document): str(document.id) for document in documents}
     found = [ground(quote, documents, preferred=ids.get(key.strip(" []"))) for key, quote in given]
@@ -214,9 +213,5 @@ def ground_all(
 
 
 def lost_quotes(lost: int, given: int) -> str | None:
-    """Say how many quotes were not found; None when all were."""
-    return (
-        f"{lost} of {given} quotes do not stand in the documents and were dropped."
-        if lost
-        else None
-    )
+    """Return a message on the lost quotes, or None."""
+    return f"{lost} of {given} quotes are not in the documents and were dropped." if lost else None

@@ -1,4 +1,4 @@
-"""Figures of a text with their units, and which of them say the same."""
+"""Figures of a text with their units, and their comparison."""
 
 import re
 import unicodedata
@@ -105,7 +105,7 @@ def _any(names: Mapping[str, object]) -> str:
 
 
 _THOUSANDS = r"[1-9]\d{0,2}(?:,\d{3})+"
-"""Any other comma in a number is the decimal sign of other languages."""
+"""Any other comma in a number is a decimal sign."""
 _UNIT = rf"(?:{_any(_UNITS)})"
 _ADVERBS = {
     "hourly": "hour",
@@ -134,40 +134,39 @@ _RATIO = re.compile(
     r"curve)\s*"
     r"(?:(?:of|was|were|is)\b|[=:,(])?\s*\Z"
 )
-"""What stands before a number that is no share of anything."""
+"""Words before a number that is not a share."""
 _LONGEST_RATIO = 32
 _CONVENTION = re.compile(
     r"\b10\.\d{4,9}/\S+|\b95 ?%(?= (?:ci|confidence|credible)\b)|(?:/|per )? ?1\.73 "
     r"?m(?:2|²|\^2|\(-?2\))?"
 )
-"""Figures that everybody writes or leaves out: of an interval that is always the same, and of the body's surface. And
-DOIs, which are none."""
+"""Figures to ignore: usual confidence levels, body surface, and DOIs."""
 
 
 _OF = re.compile(r"\s*(?:of|out of|/)\s*(?:the |all |these )?")
-"""Between a part and its whole."""
+"""The words between a part and its whole."""
 _MONTH = 30.4375 * _DAY
 """The mean length of a month, in seconds."""
 _ABOUT_MONTHS = 0.085
-"""The relative difference between months and the weeks that are counted for them, four for each."""
+"""Relative difference between months and weeks when a month counts as four weeks."""
 
 
 class Figure(NamedTuple):
-    """A number of a text, with what it counts."""
+    """A number of a text with its unit."""
 
     number: float
     dimension: str
     factor: float
-    """How much of the dimension's base unit it counts."""
+    """Its value in the base unit of its dimension."""
     per: tuple[tuple[str, float], ...]
-    """Dimensions and factors of the units that it is counted per: of kilograms and minutes."""
+    """Dimensions and factors of the units in the denominator, such as kilograms and minutes."""
     relation: str
     start: int
     end: int
 
 
 def same_figure(figure: Figure, other: Figure) -> bool:
-    """Return whether a figure of the answer is one of the source, in the same or another unit."""
+    """Return whether a figure equals another one, in the same or another unit."""
     # "Fell by 2.5" is -2.5 in a source.
     number = other.number if figure.number < 0 else abs(other.number)
     percent = figure.dimension == "share"
@@ -196,12 +195,12 @@ def _seconds(figure: Figure) -> float:
 
 
 def find_figures(text: str, *, only_counted: bool = False) -> Iterator[Figure]:
-    """Yield the figures of a text, the last first: in "5 or 10 mg", both have the unit.
+    """Yield the figures of a text, last first: in "5 or 10 mg", both have the unit.
 
     Args:
-        text: in small letters and plain signs.
-        only_counted: leave out what may mean something else: number words without a unit, which may
-            count anything, "one", and units behind a comma.
+        text: In lower case with plain signs.
+        only_counted: Leave out ambiguous figures: number words without a unit, "one", and units
+            after a comma.
     """
     plain = _CONVENTION.sub(lambda found: " " * len(found[0]), text)
     following: Figure | None = None
@@ -220,7 +219,7 @@ def find_figures(text: str, *, only_counted: bool = False) -> Iterator[Figure]:
         between = (
             following and not dimension and _BETWEEN.fullmatch(plain, found.end(), following.start)
         )
-        # "HR 0.79, 95% CI": a comma alone may also end what is said of a figure.
+        # In "HR 0.79, 95% CI", the comma separates two figures.
         if following and between and not (only_counted and between[0].strip() == ","):
             dimension, factor, per = following.dimension, following.factor, following.per
         if (
@@ -245,10 +244,10 @@ def find_figures(text: str, *, only_counted: bool = False) -> Iterator[Figure]:
 
 
 def find_shares(text: str) -> Iterator[Figure]:
-    """Yield the percentages that parts of a whole make: 30% of "12 of 40".
+    """Yield the percentages of parts of a whole: 30% for "12 of 40".
 
     Args:
-        text: in small letters and plain signs.
+        text: In lower case with plain signs.
     """
     for whole, part in pairwise(find_figures(text)):
         counts = not part.dimension and not whole.dimension and 0 <= part.number <= whole.number

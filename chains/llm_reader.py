@@ -1,4 +1,4 @@
-"""The reader with a language model: one answer from all documents, or from the evidence of the partitions."""
+"""The reader with a language model."""
 
 import math
 import re
@@ -30,11 +30,11 @@ from briefcontext.chains.notes import Note, note
 from briefcontext.chains.parsing.answer_parser import parse_draft, read_reply, why_no_answer
 from briefcontext.chains.question import Question, check_question
 from briefcontext.chains.reader import Draft, Extraction
-from briefcontext.errors import ModelCallError
+from briefcontext.errors import ModelCallError, counted
 from briefcontext.prompts import BUNDLED, Prompts
 
 MAX_ROUNDS = 5
-"""How often evidence may be condensed before it has to fit."""
+"""Rounds in which evidence may be condensed until it fits."""
 
 _QUESTION_MARKS = ("?", "？", "؟")
 _QUESTION_LABEL = re.compile(r"^\W*(?:(?:[\w-]+ ){0,3}question|follow-up)\W*:", re.IGNORECASE)
@@ -42,21 +42,19 @@ _LETTER = re.compile(r"[^\W\d_]")
 
 
 class LLMReader:
-    """Answers with a chat model: the workers extract, the allocator answers and reduces.
+    """Answers with a chat model: workers extract, and the allocator answers and reduces.
 
     Args:
-        model: any LangChain chat model, or its name as `provider:model`; or a `Model`, with prompts
-            of its own.
-        extract_model: another one for the extractions; the same by default.
-        arguments: arguments of models given by name: see `open_chat_model`.
-        prompts: templates of your own; the bundled ones by default.
-        structured_output: how models are asked for extractions: `json_schema`, `tools`, `prompt`,
-            or `auto`, which goes by LangChain's profile of the model, and by the prompt's words
-            where a provider refuses that.
+        model: Any LangChain chat model, its name as `provider:model`, or a `Model`.
+        extract_model: Another model for the extractions. By default the same.
+        arguments: Arguments of models given by name: see `open_chat_model`.
+        prompts: Prompt templates. By default the bundled ones.
+        structured_output: The way to request extractions: `json_schema`, `tools`, `prompt`, or
+            `auto`, which uses LangChain's profile of the model and falls back to `prompt`.
         force_choice: Answer multiple choice with a letter even without evidence, for benchmarks.
 
     Raises:
-        ModelSetupError, MissingExtraError: a model cannot be opened.
+        ModelSetupError, MissingExtraError: A model cannot be opened.
     """
 
     def __init__(
@@ -83,7 +81,7 @@ class LLMReader:
 
     @property
     def name(self) -> str:
-        """The allocator's name."""
+        """The name of the model that answers."""
         return self._allocator.name
 
     @property
@@ -94,16 +92,16 @@ class LLMReader:
     def parts(
         self, question: Question, documents: Sequence[Document], stage: str, budget: CallBudget
     ) -> list[list[Document]]:
-        """Divide documents, in order, so that each part fits into the input window of the model that reads it.
+        """Split documents, in order, to fit the input window of the model that reads them.
 
         Args:
-            question: what is asked.
-            documents: cut where they alone exceed the window: see `split_to_fit`.
-            stage: `extract`, or an answering one.
-            budget: with the window.
+            question: The question.
+            documents: Documents. Those that alone exceed the window are cut: see `split_to_fit`.
+            stage: `extract`, or a stage that answers.
+            budget: The budget, with the window.
 
         Raises:
-            ModelCallError: the question leaves no room for documents.
+            ModelCallError: The question leaves no room for documents.
         """
         if stage == "extract":
             model, prompt = self._worker, extract_prompt(self._worker, question, [])
@@ -117,7 +115,7 @@ class LLMReader:
     async def aextract(
         self, question: Question, documents: Sequence[Document], index: int, budget: CallBudget
     ) -> Extraction:
-        """Find in one partition what bears on the question: see `extract`."""
+        """Extract the evidence of one partition: see `extract`."""
         return await extract(self._worker, question, documents, index, budget)
 
     async def aanswer(
@@ -126,7 +124,7 @@ class LLMReader:
         """Answer in one call over all documents.
 
         Raises:
-            ModelCallError: a call failed for good, or the documents exceed the model's input
+            ModelCallError: A call failed for good, or the documents exceed the model's input
                 window.
         """
         forced = self._forced(question)
@@ -150,13 +148,13 @@ class LLMReader:
         extractions: Sequence[Extraction],
         budget: CallBudget,
     ) -> Draft:
-        """Answer from the partitions that have evidence, in one call (ContextReduce).
+        """Answer from the partitions with evidence in one call (ContextReduce).
 
-        Evidence that exceeds the model's input window is condensed first: in groups that fit, each
-        by one call, and again until all of it fits. The quotes behind it stay what they are.
+        Evidence that exceeds the model's input window is condensed in groups, one call each, until
+        it fits. The quotes stay unchanged.
 
         Raises:
-            ModelCallError: condensing does not make it fit, or a reply to it was cut off.
+            ModelCallError: Condensing does not make it fit, or a reply to it was cut off.
         """
         forced = self._forced(question)
         by_id = {str(document.id): document for document in documents}
@@ -181,7 +179,10 @@ class LLMReader:
         reply, notes = await self._ask_for_answer(question, request, documents, budget)
         quotes = [quote for extraction in evidence for quote in extraction["quotes"]]
         if rounds:
-            message = f"The evidence exceeds the model's input window and was condensed; rounds: {rounds}."
+            message = (
+                f"The evidence exceeds the model's input window and was condensed, in "
+                f"{counted(rounds, 'round')}."
+            )
             notes.append(note("info", "condensed", message))
         return parse_draft(
             read_reply(reply.text), question, quotes, notes, forced=forced, cut=reply.cut
@@ -190,16 +191,16 @@ class LLMReader:
     async def arewrite(
         self, question: Question, earlier: Sequence[str], budget: CallBudget
     ) -> Question:
-        """Return the question that a follow-up to earlier ones means, in the model's words; its options stay.
+        """Rewrite a follow-up to earlier questions as a complete question with the same options.
 
         Raises:
-            ModelCallError: the call failed for good, or the model wrote no question.
+            ModelCallError: The call failed for good, or the model wrote no question.
         """
         listed = "\n".join(f"- {' '.join(each.split())}" for each in earlier)
         messages = self._allocator.prompts.render("follow_up", question["text"], {}, earlier=listed)
         reply = await self._allocator.ask(Request("follow_up", messages), budget)
         lines = [_QUESTION_LABEL.sub("", line).strip(' \t*"“”') for line in reply.text.splitlines()]
-        # Some models say first that they will write one.
+        # Some models announce the question before writing it.
         lines = sorted(
             filter(_LETTER.search, lines), key=lambda line: not line.endswith(_QUESTION_MARKS)
         )
@@ -211,7 +212,7 @@ class LLMReader:
         return check_question(written, question["options"])
 
     def vanilla_characters(self, question: Question, documents: Sequence[Document]) -> int:
-        """Return the length of the prompt that would read all documents at once."""
+        """Return the length of the prompt with all documents."""
         return sum(len(message.text) for message in self._answer_prompt(question, documents))
 
     def _forced(self, question: Question) -> bool:
@@ -236,15 +237,15 @@ class LLMReader:
         documents: Sequence[Document],
         budget: CallBudget,
     ) -> tuple[Reply, list[Note]]:
-        """Return the model's answer, streamed, and notes on how it came.
+        """Return the model's answer, streamed, and notes on unusual replies.
 
-        A reply that repeats the prompt, or has no sentence, is asked for once more.
+        A reply that repeats the prompt or has no sentence is requested once more.
 
         Raises:
-            ModelCallError: a call failed for good, or the second reply is not an answer either.
+            ModelCallError: A call failed for good, or the second reply is not an answer either.
         """
         model, instruction = self._allocator, str(request.messages[0].text)
-        # Numbers in place of ids, which traces would show.
+        # Traces show these numbers instead of ids.
         ids = list(dict.fromkeys(map(article_id, documents)))
         articles = {
             document_key(document): ids.index(article_id(document)) for document in documents
@@ -281,6 +282,6 @@ class LLMReader:
         ]
         replies = await together(model.ask(Request("reduce", prompt), budget) for prompt in prompts)
         for reply in replies:
-            if reply.cut:  # What is missing is evidence, and nobody could tell which.
+            if reply.cut:  # Evidence is lost, and there is no way to know which.
                 raise ModelCallError(cut_warning(reply.cut, "Condensed evidence"))
         return [render_condensed(reply.text) for reply in replies]

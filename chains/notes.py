@@ -6,10 +6,10 @@ from typing import Literal, NotRequired, get_args
 from typing_extensions import TypedDict
 
 Level = Literal["danger", "caution", "info"]
-"""`danger`: can hurt somebody. `caution`: check this. `info`: good to know."""
+"""`danger`: can cause harm. `caution`: check this. `info`: good to know."""
 
 SUPPORTED = "supported"
-"""The kind of the note on a sentence that the verification confirms."""
+"""Kind of the note on a sentence that the verification confirms."""
 _SENTENCE = 80
 """Characters of a sentence that a note repeats."""
 
@@ -24,7 +24,7 @@ class Note(TypedDict):
     message: str
     """The remark, in one line."""
     start: NotRequired[int]
-    """Where the sentence begins in the answer's text; missing if the note is on the whole answer."""
+    """Where the sentence begins in the answer's text; missing for the whole answer."""
     end: NotRequired[int]
     """Where the sentence ends."""
 
@@ -46,8 +46,8 @@ def by_level(notes: Sequence[Note]) -> list[Note]:
 def note_lines(notes: Sequence[Note], text: str, *levels: Level) -> list[str]:
     """Return the messages of the notes of some levels.
 
-    The notes on one sentence are one line, which begins with its words. It has the most serious
-    level of them.
+    The notes on one sentence are one line, which begins with its words and has their most serious
+    level.
     """
     lines: dict[object, list[Note]] = {}
     for place, each in enumerate(by_level(notes)):

@@ -1,4 +1,4 @@
-"""The reader without a language model: it shows the closest passages, word for word."""
+"""The reader without a language model, which shows the closest passages word for word."""
 
 import asyncio
 from collections.abc import Sequence
@@ -20,9 +20,9 @@ PASSAGES = "passages"
 """The value of `written_by` in an answer that consists of passages."""
 MOST_PASSAGES = 4
 EXCERPT_SENTENCES = 3
-"""The most sentences that are shown of one passage."""
+"""Limit of sentences shown of one passage."""
 SHORT = 300
-"""Characters of a passage that is shown as a whole."""
+"""Characters of a passage that is shown whole."""
 NOTHING_WRITTEN = "Closest passages. No model was used, so no answer was written."
 _NEAREST = 3
 _NO_CHOICE = "No option was chosen, as no model was used."
@@ -41,10 +41,10 @@ _OTHER_LABELS = (
 
 
 class PassageReader:
-    """Shows the passages that are closest to the question; it writes nothing and makes no model calls.
+    """Shows the passages that are closest to the question, without model calls.
 
     Args:
-        ranker: ranks passages, and leaves out those that are about something else.
+        ranker: Ranks passages and leaves out unrelated ones.
     """
 
     name = PASSAGES
@@ -55,7 +55,7 @@ class PassageReader:
     async def aextract(
         self, question: Question, documents: Sequence[Document], index: int, budget: CallBudget
     ) -> Extraction:
-        """Return excerpts of the partition's passages that hold a specific term, or `none`."""
+        """Return excerpts of the partition's passages with a specific term, or `none`."""
         quotes = await asyncio.to_thread(self._partition, question["text"], documents)
         return extraction_of(index, documents, "evidence" if quotes else "none", quotes=quotes)
 
@@ -66,7 +66,7 @@ class PassageReader:
         extractions: Sequence[Extraction],
         budget: CallBudget,
     ) -> Draft:
-        """Return the closest of all passages; they are ranked together, as rarity and similarity are relative."""
+        """Return the closest of all passages, ranked together."""
         return await asyncio.to_thread(self._draft, question, documents)
 
     async def aanswer(
@@ -76,7 +76,7 @@ class PassageReader:
         return await asyncio.to_thread(self._draft, question, documents)
 
     def vanilla_characters(self, question: Question, documents: Sequence[Document]) -> None:
-        """Return None: no prompt is written."""
+        """Return None, because there is no prompt."""
 
     def _partition(self, query: str, documents: Sequence[Document]) -> list[Quote]:
         _, specific = self._ranker.features(query, documents)
@@ -98,7 +98,7 @@ class PassageReader:
         return _draft("\n".join([NOTHING_WRITTEN, *lines]), question, quotes=quotes)
 
     def _excerpt(self, query: str, document: Document, probability: float | None = None) -> Quote:
-        """Return consecutive sentences of a passage that hold most of the question, of its results if it can be."""
+        """Return the consecutive sentences of a passage that cover most of the question."""
         text = document.page_content
         start, end = len(text) - len(text.lstrip()), len(text.rstrip())
         sentences = split_sentences(text)
@@ -112,10 +112,9 @@ class PassageReader:
     def _best_run(
         self, query: str, document: Document, sentences: list[tuple[int, int]]
     ) -> tuple[int, int]:
-        """Return the place of the shortest run of sentences of one section that holds most of the question.
+        """Return the shortest run of sentences in one section that covers most of the question.
 
-        Of the runs that hold at least half of what the best one holds, those of results and
-        conclusions come first.
+        Among runs with at least half of the best coverage, results and conclusions come first.
         """
         texts = [document.page_content[start:end] for start, end in sentences]
         holds, rarity = self._ranker.terms(query, texts)
@@ -130,7 +129,7 @@ class PassageReader:
         return sentences[first][0], sentences[first + length][1]
 
     def _abstention(self, query: str, documents: Sequence[Document]) -> str:
-        """Say why there is no passage to show, and name the nearest titles."""
+        """Return the reason for showing nothing, with the nearest titles."""
         words = self._ranker.missing(query, documents) if documents else []
         why = (
             f"No passage mentions: {', '.join(words)}."
@@ -147,13 +146,13 @@ class PassageReader:
 
 
 def _section_rank(section: str) -> int:
-    """Return 0 for results and conclusions, 2 for background and methods, and 1 for other sections."""
+    """Return 0 for results and conclusions, 2 for background and methods, else 1."""
     label = section.casefold()
     return 0 if label.startswith(_RESULT_LABELS) else 2 if label.startswith(_OTHER_LABELS) else 1
 
 
 def _line(quote: Quote, document: Document) -> str:
-    """Return an excerpt with the lines that it must not be read without, and its citation."""
+    """Return an excerpt with its heading, list introduction and citation."""
     words = without_bullet(" ".join(quote["text"].split()))
     if document.page_content.strip() == title_of(document).strip():
         words = f"{words} (only the title is known)"

@@ -1,4 +1,4 @@
-"""Places in a document: the section, paragraph and page, and what a sentence must not be read without."""
+"""Places in a document: section, paragraph and page, and the context of a sentence."""
 
 import json
 import re
@@ -12,11 +12,11 @@ from briefcontext.knowledge.sentences import list_lines, without_bullet
 _BARRING = re.compile(
     r"\b(?:not|never|avoid|abandon|contra-?indicat|withdrawn|obsolete)", re.IGNORECASE
 )
-"""In a heading: what stands under it is not to be done."""
+"""Words of a heading that forbids its content."""
 
 
 class Place(NamedTuple):
-    """Where a person finds a place in a document, as far as that is known: as in `CitedQuote`."""
+    """A place in a document, as far as it is known: see `CitedQuote`."""
 
     section: str
     paragraph: int | None
@@ -24,7 +24,7 @@ class Place(NamedTuple):
 
 
 def find_place(document: Document, start: int = 0) -> Place:
-    """Return where a place in a document is, by its offset in the document's text."""
+    """Return the place at an offset in the document's text."""
     metadata = document.metadata
     offset = chunk_start(document) + int(metadata.get(CUT_AT, 0)) + start
     heading, paragraph = next(
@@ -40,26 +40,25 @@ def find_place(document: Document, start: int = 0) -> Place:
 
 
 def read_under(document: Document, start: int = 0, *, every_heading: bool = False) -> str:
-    """Return what a sentence must not be read without: what introduces its list, and a heading that bars it.
+    """Return the context of a sentence: its list introduction, and a heading that forbids it.
 
-    An item of a list that no line ending in a colon introduces has the heading of its section,
-    whatever that says; with `every_heading` each sentence has it. The result is empty, or ends as a
-    sentence or in a colon.
+    A list item without an introduction that ends in a colon has the heading of its section; with
+    `every_heading` each sentence has it. The result is empty, or ends as a sentence or in a colon.
     """
     before = str(document.metadata.get("list_lines") or "")
     lines = list_lines(before + document.page_content, len(before) + start)
     above = [shown for line in lines[:-1] if (shown := without_bullet(line).strip("#*_ \t"))]
-    # Another sentence above a list may have nothing to do with it.
+    # Another sentence above a list may be unrelated.
     above = [line for line in above if line[-1] not in ".!?" or _BARRING.search(line)]
     heading = find_place(document, start).section
-    told = not lines or bool(above and above[-1].endswith(":"))
+    introduced = not lines or bool(above and above[-1].endswith(":"))
     itself = (
         document.page_content[start : start + len(heading) + 9].strip("#*_ \t").startswith(heading)
     )
     if (
         heading
         and not itself
-        and (every_heading or not told or _BARRING.search(heading))
+        and (every_heading or not introduced or _BARRING.search(heading))
         and heading not in "\n".join(above)
     ):
         above.insert(0, heading)
@@ -69,12 +68,12 @@ def read_under(document: Document, start: int = 0, *, every_heading: bool = Fals
 
 
 def chunk_start(document: Document) -> int:
-    """Return where a chunk begins in its source, in characters."""
+    """Return the offset of a chunk in its source."""
     return int(str(document.metadata.get("start") or 0))
 
 
 def _label(document: Document, start: int) -> str:
-    """Return the label of a place in an abstract, or the section of the whole document."""
+    """Return the label of a place in an abstract, or the section of the document."""
     at, heading = 0, str(document.metadata.get("section") or "")
     for label in filter(None, str(document.metadata.get("labels") or "").split("; ")):
         at = document.page_content.find(f"{label}: ", at)
@@ -84,7 +83,7 @@ def _label(document: Document, start: int) -> str:
 
 
 def _starts(document: Document, name: str, width: int, offset: int) -> list[list[Any]]:
-    """Return what a list in the metadata, which may be anything, says of the places up to an offset in the source."""
+    """Return the entries of a list in the metadata up to an offset in the source."""
     try:
         listed = json.loads(str(document.metadata.get(name) or "[]"))
     except (ValueError, RecursionError):

@@ -1,4 +1,4 @@
-"""A question and those that it follows up, checked."""
+"""Validation of questions and their earlier questions."""
 
 from collections.abc import Mapping
 
@@ -8,9 +8,9 @@ from briefcontext.errors import InputError
 from briefcontext.files import lone_surrogate
 
 MAX_QUESTION_CHARACTERS = 20_000
-"""The longest question taken; exam vignettes stay below 5,000. Anything longer is a document."""
+"""Longest question. Exam vignettes stay below 5,000 characters; longer texts are documents."""
 MOST_EARLIER = 8
-"""Questions that a follow-up may lean on."""
+"""Limit of earlier questions for a follow-up."""
 
 
 class Question(TypedDict):
@@ -22,12 +22,11 @@ class Question(TypedDict):
 
 
 def check_question(text: object, options: object = None) -> Question:
-    """Return the question with outer white space removed, or say what is wrong with it.
+    """Return the question without outer white space.
 
     Raises:
-        InputError: the question is blank or no text, or it or its options are too long; there is
-            only one option, or one is blank; a text holds half of a surrogate pair, which no model
-            can be sent.
+        InputError: The question is empty, not a text, or too long; there is only one option, or an
+            option is empty; or a text has a lone surrogate, which cannot be sent.
     """
     if not isinstance(text, str | None):
         raise InputError(f"The question must be a text, not {type(text).__name__}.")
@@ -48,10 +47,10 @@ def check_question(text: object, options: object = None) -> Question:
 
 
 def check_earlier(earlier: object) -> list[str]:
-    """Return the earlier questions, the last one last; none where none are given.
+    """Return the earlier questions, last one last.
 
     Raises:
-        InputError: they are no list of questions, or too many.
+        InputError: They are not a list of questions, or there are too many.
     """
     if earlier is None:
         return []
@@ -90,9 +89,7 @@ def _check_options(options: object) -> dict[str, str]:
                 f"Option {given!r} needs a single letter and a text, for example A=yes."
             )
         if letter in checked:
-            raise InputError(
-                f"Option {letter} is given twice. Give each option a letter of its own."
-            )
+            raise InputError(f"Option {letter} is given twice. Give each option its own letter.")
         _check_characters(text, f"Option {letter}")
         checked[letter] = text.strip()
     if len(checked) < 2:

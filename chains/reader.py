@@ -1,4 +1,4 @@
-"""The interface of readers, which the graph calls, and what they return: extractions and drafts."""
+"""The interface of readers, and their results: extractions and drafts."""
 
 from collections.abc import Iterable, Sequence
 from typing import Literal, NotRequired, Protocol, runtime_checkable
@@ -11,10 +11,10 @@ from briefcontext.chains.notes import Note
 from briefcontext.chains.question import Question
 
 NOTHING_USED = "Nothing of this reading is used."
-"""Ends the error of an extraction whose evidence was all dropped."""
+"""Last words of the error of an extraction whose evidence was all dropped."""
 
 CUT_AT = "cut_at"
-"""In the metadata of a document's piece: where it begins in the text of the whole, in characters."""
+"""Metadata key of a document's piece: its offset in the whole text."""
 
 Match = Literal["exact", "normalised", "fuzzy", "title"]
 
@@ -37,7 +37,7 @@ class Quote(TypedDict):
 
 
 def distinct(quotes: Iterable[Quote]) -> list[Quote]:
-    """Return quotes in their order, those of the same words in the same place once."""
+    """Return quotes in order, those of the same words in the same place once."""
     once = {
         (quote["document_id"], quote["start"], quote["end"], quote["text"]): quote
         for quote in quotes
@@ -63,7 +63,7 @@ class Extraction(TypedDict):
     confidence: float | None
     """The model's own estimate, 0 to 1."""
     error: str | None
-    """What went wrong, or which part of the model's reply was not used."""
+    """The error, or the part of the model's reply that was not used."""
 
 
 def extraction_of(
@@ -77,7 +77,7 @@ def extraction_of(
     confidence: float | None = None,
     error: str | None = None,
 ) -> Extraction:
-    """Return the extraction of a partition: by default, that its documents hold nothing or were not read."""
+    """Return the extraction of a partition; by default nothing was found or read."""
     return Extraction(
         index=index,
         document_ids=[str(document.id) for document in documents],
@@ -96,36 +96,35 @@ class Draft(TypedDict):
     text: str
     choice: str | None
     conflict: str | None
-    """What the reader says of evidence that contradicts itself."""
+    """The reader's statement on evidence that contradicts itself."""
     quotes: list[Quote]
-    """The quotes that the cited documents were found to contain."""
+    """Quotes that were located in the cited documents."""
     abstained: bool
-    """Whether the reader says that it cannot answer; `text` is then the reason."""
+    """Whether the reader cannot answer; `text` is then the reason."""
     notes: list[Note]
     """Remarks on the answer."""
 
 
 @runtime_checkable
 class Reader(Protocol):
-    """Answers from documents: in one call, or by extracting from partitions and reducing.
+    """Answers from documents, in one call or by extracting from partitions and reducing.
 
     All documents carry citation keys (`briefcontext.chains.citation.assign_keys`). The budget
-    bounds a method's model calls and records them. Each method raises a `ModelError` when a call
+    limits a method's model calls and records them. Each method raises a `ModelError` when a call
     fails for good.
 
-    A reader may have a method `parts` besides: `LLMReader.parts` divides documents so that each
-    part fits into the model's input window. One that passes the other methods on to a reader within
-    passes `parts` on, too.
+    A reader may also have a method `parts`, as `LLMReader` does, which splits documents to fit the
+    model's input window. Wrappers must delegate it.
     """
 
     @property
     def name(self) -> str:
-        """What the ledger and the answer call this reader."""
+        """The reader's name in the ledger and the answer."""
 
     async def aextract(
         self, question: Question, documents: Sequence[Document], index: int, budget: CallBudget
     ) -> Extraction:
-        """Find in one partition what bears on the question."""
+        """Extract the evidence of one partition."""
 
     async def areduce(
         self,
@@ -139,7 +138,7 @@ class Reader(Protocol):
     async def aanswer(
         self, question: Question, documents: Sequence[Document], stage: str, budget: CallBudget
     ) -> Draft:
-        """Answer from all documents at once, in the order given; `stage` names the call in the ledger."""
+        """Answer from all documents, in the given order; `stage` names the call in the ledger."""
 
     def vanilla_characters(self, question: Question, documents: Sequence[Document]) -> int | None:
-        """Return the length of the prompt that would read all documents at once; None without a model."""
+        """Return the length of the prompt with all documents; None without a model."""

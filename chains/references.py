@@ -1,4 +1,4 @@
-"""References: the articles that an answer cites, each once, also as reference managers read them."""
+"""References: the cited articles, each once, also for reference managers."""
 
 import re
 from collections import Counter
@@ -14,7 +14,7 @@ from briefcontext.files import encodable
 from briefcontext.knowledge.study_type import StudyType
 
 _MOST_AUTHORS = 6
-"""Of more, these are followed by "et al.", as the ICMJE's samples of NLM style have it."""
+"""Longer lists end in "et al", as in the ICMJE's samples of NLM style."""
 _PMC = re.compile(r"PMC\d+")
 _SAYS_RETRACTED = re.compile(r"\W*retracted\b", re.IGNORECASE)
 
@@ -55,11 +55,11 @@ class Reference(TypedDict):
 def list_references(
     citations: Sequence[Citation], documents: Sequence[Document]
 ) -> list[Reference]:
-    """Return the articles that are cited, in the order of their numbers.
+    """Return the cited articles, in the order of their numbers.
 
     Args:
-        citations: in the order of their keys.
-        documents: those that the citations point at.
+        citations: Citations in the order of their keys.
+        documents: Documents that the citations refer to.
     """
     by_id = {str(document.id): document for document in documents}
     found: dict[str, Reference] = {}
@@ -73,7 +73,7 @@ def list_references(
 
 
 def place_words(quote: CitedQuote) -> str:
-    """Return where a quote stands, in words for a person; empty where nothing is known."""
+    """Return the place of a quote in words; empty if unknown."""
     if quote["match"] == "title":
         return "title"
     parts = [quote["section"], f"paragraph {quote['paragraph']}" if quote["paragraph"] else ""]
@@ -86,7 +86,7 @@ def _reference(number: str, citation: Citation, document: Document) -> Reference
         return " ".join(str(document.metadata.get(name) or "").split())
 
     source, url, title = citation["source_id"], citation["url"], " ".join(citation["title"].split())
-    # Reference managers have no field for it, and PubMed writes it so.
+    # PubMed marks retracted titles this way, and reference managers have no field for it.
     title = (
         f"RETRACTED: {title}"
         if citation["retracted"] and not _SAYS_RETRACTED.match(title)
@@ -112,7 +112,7 @@ def _reference(number: str, citation: Citation, document: Document) -> Reference
 
 
 def _in_nlm_style(reference: Reference) -> str:
-    """Return `Smith JA, Doe B. Title. J Bees. 2021;4(2):12-19. doi: 10.1000/1. PMID: 1.`, as far as it is known."""
+    """Return NLM style: `Smith JA. Title. J Bees. 2021;4(2):12-19. doi: 10.1000/1. PMID: 1.`."""
     authors = [author.replace(",", "") for author in reference["authors"]]
     if len(authors) > _MOST_AUTHORS:
         authors = [*authors[:_MOST_AUTHORS], "et al"]
@@ -140,14 +140,14 @@ _PAGES = re.compile(r"(\w*?)(\d+)-(\w*?)(\d+)$")
 
 
 def write_references(references: Sequence[Reference], format: ReferenceFormat) -> str:
-    """Return references in one of the formats, as text that ends with a line break; empty where there are none."""
+    """Return references in one of the formats, ending in a line break; empty if there are none."""
     return (
         REFERENCE_FORMATS[format]([_on_one_line(each) for each in references]) if references else ""
     )
 
 
 def _on_one_line(reference: Reference) -> Reference:
-    """Return a reference without line breaks, which would begin another field or entry."""
+    """Remove line breaks, which would begin another field or entry."""
     lines: Any = {
         name: _line(value) if isinstance(value, str) else value for name, value in reference.items()
     }
@@ -217,7 +217,7 @@ def _bibtex(references: Sequence[Reference]) -> str:
             name: latex(str(reference[name] or ""))
             for name in ("title", "journal", "year", "volume")
         }
-        # Braces keep a title's capitals, and a group from being split into names.
+        # Braces keep a title's capitals, and prevent a group from being split into names.
         authors = [
             name if ", " in name and " and " not in name else f"{{{name}}}"
             for name in map(latex, reference["authors"])
@@ -245,7 +245,7 @@ def _bibtex(references: Sequence[Reference]) -> str:
 
 
 def _without_braces(text: str) -> str:
-    """Return a text without braces: BibTeX counts them even after a backslash."""
+    """Remove braces, which BibTeX counts even after a backslash."""
     return text.replace("{", "").replace("}", "")
 
 
@@ -261,7 +261,7 @@ REFERENCE_FORMATS: Mapping[ReferenceFormat, Callable[[Sequence[Reference]], str]
 
 
 class Evidence(TypedDict):
-    """The articles that an answer cites, taken together."""
+    """The cited articles, counted by kind."""
 
     study_types: dict[str, int]
     """Number of articles of each study type, the strongest first; `unknown` last."""

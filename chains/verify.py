@@ -1,4 +1,4 @@
-"""Verification: a judge compares each cited sentence of an answer with the passages that it cites."""
+"""Verification: a judge compares each cited sentence of an answer with its passages."""
 
 import asyncio
 import time
@@ -26,9 +26,9 @@ Verdict = Literal["contradicted", "not_stated", "partly", "supported"]
 """From the most to the least serious."""
 
 MOST_CLAIMS = 20
-"""Sentences of one call; models lose count in longer lists."""
+"""Limit of sentences per call; models lose count in longer lists."""
 PASSAGE_CHARACTERS = 2_000
-"""The most text of one passage that is shown to the judge."""
+"""Limit of characters of one passage that the judge sees."""
 _LEAST_CHARACTERS = 100
 _LONGEST_DIFFERENCE = 200
 _NOTES: Mapping[Verdict, tuple[Level, str]] = {
@@ -44,7 +44,7 @@ class Judgement(NamedTuple):
 
     verdict: Verdict
     difference: str = ""
-    """What differs, in the judge's words."""
+    """The difference, in the judge's words."""
 
 
 class Verification(NamedTuple):
@@ -69,7 +69,7 @@ class Verifier(Protocol):
         passages: Mapping[str, "Passage"],
         budget: CallBudget,
     ) -> Verification:
-        """Return the verdicts; a failure is an error in words."""
+        """Return the verdicts, with an error message if some are missing."""
 
 
 class Passage(NamedTuple):
@@ -80,7 +80,7 @@ class Passage(NamedTuple):
     """The places of the quotes in the document's text."""
 
     def context(self, limit: int = PASSAGE_CHARACTERS) -> str:
-        """Return the text, or of a longer one the quotes with the sentences around them."""
+        """Return the text, or for a longer one the quotes with the sentences around them."""
         text = self.document.page_content
         if len(text.strip()) <= limit:
             return text.strip()
@@ -100,7 +100,7 @@ class Passage(NamedTuple):
 def cited_passages(
     citations: Sequence[Citation], documents: Sequence[Document]
 ) -> dict[str, Passage]:
-    """Return the passages that an answer cites, by the citations' keys."""
+    """Return the cited passages, by the citations' keys."""
     by_id = {str(document.id): document for document in documents}
     return {
         citation["key"]: Passage(
@@ -116,7 +116,7 @@ def cited_passages(
 
 
 def verdict_notes(claims: Sequence[Claim], verification: Verification, judge: str) -> list[Note]:
-    """Return a note on each sentence, in the judge's words and marked as the judge's."""
+    """Return a note on each sentence, in the judge's words and with the judge's name."""
     notes, judgements = [], verification.judgements
     for claim in claims:
         if claim not in judgements:
@@ -169,7 +169,7 @@ class Verdicts(BaseModel):
 
 
 class ModelVerifier:
-    """Verifies with a chat model: one call for the sentences that fit."""
+    """Verifies with a chat model, in one call for all sentences that fit."""
 
     def __init__(self, model: Model) -> None:
         self._model = model
@@ -186,7 +186,7 @@ class ModelVerifier:
         passages: Mapping[str, Passage],
         budget: CallBudget,
     ) -> Verification:
-        """Return the verdicts of all calls; those of a call that failed are missing."""
+        """Return the verdicts of all calls. Those of a failed call are missing."""
         try:
             room = room_for(self._model, budget, self._prompt(question, [], {}))
         except ModelCallError as error:
@@ -216,7 +216,7 @@ class ModelVerifier:
         contexts: Mapping[str, str],
         budget: CallBudget,
     ) -> Verification:
-        """Ask for verdicts, and once more if the reply cannot be read."""
+        """Request verdicts, and once more if the reply is unreadable."""
         messages = self._prompt(question, claims, contexts)
         try:
             reply = await self._model.ask(Request(VERIFY, messages, Verdicts), budget)
@@ -245,7 +245,7 @@ def _sentence(number: int, claim: Claim) -> str:
 
 
 def _read(reply: str, claims: Sequence[Claim]) -> Verification:
-    """Return the verdicts of a reply, of several on one sentence the most serious."""
+    """Return the verdicts of a reply; for several on one sentence, the most serious."""
     judgements: dict[Claim, Judgement] = {}
     for each in Verdicts.model_validate(read_record(reply, "verdicts")).verdicts:
         if 1 <= each.sentence <= len(claims):
@@ -261,9 +261,9 @@ def _place(judged: Judgement) -> int:
 def _groups(
     claims: Sequence[Claim], passages: Mapping[str, Passage], room: int | None
 ) -> list[tuple[list[Claim], dict[str, str]]]:
-    """Group claims, in order, so that those of a group fit with the passages that they cite.
+    """Group claims, in order, so that each group fits with its passages.
 
-    A claim whose passages do not fit, however short, is left out.
+    A claim whose shortest passages do not fit is left out.
     """
     groups: list[tuple[list[Claim], dict[str, str]]] = []
     for claim in claims:
@@ -281,7 +281,7 @@ def _groups(
 def _contexts(
     claim: Claim, passages: Mapping[str, Passage], room: int | None
 ) -> dict[str, str] | None:
-    """Return the passages of a claim as the judge is given them; None if they do not fit."""
+    """Return the passages of a claim as the judge sees them; None if they do not fit."""
     cited = {key: passages[key] for key in claim.keys}
     limit = PASSAGE_CHARACTERS
     if room is not None:
@@ -304,11 +304,11 @@ class EntailmentScorer(Protocol):
     """Gives the probabilities of verdicts on pairs of a passage and a sentence."""
 
     def judge(self, pairs: Sequence[tuple[str, str]]) -> Sequence[Mapping[Any, float]]:
-        """Return the probabilities of `supported`, `contradicted` and `not_stated` for each pair."""
+        """Return the probabilities of the verdicts for each pair."""
 
 
 class EntailmentVerifier:
-    """Verifies with an entailment model, which names no difference.
+    """Verifies with an entailment model, which describes no difference.
 
     A sentence with several passages is compared with each of them and with all together.
     """
@@ -358,7 +358,7 @@ class EntailmentVerifier:
 
 
 def _judged(scores: Sequence[Mapping[Any, float]]) -> Judgement:
-    """Return the verdict of the passages: support by one of them is support."""
+    """Return the verdict of several passages; support by one of them is support."""
     likely = {max(score, key=score.__getitem__) for score in scores}
     if "supported" in likely:
         return Judgement("supported")

@@ -19,15 +19,14 @@ def without_evidence(state: State) -> Draft:
     failed = sum(extraction["status"] == "failed" for extraction in extractions)
     unused = sum(NOTHING_USED in (extraction["error"] or "") for extraction in extractions)
     missing = [f"{failed} could not be read"] if failed else []
-    missing += [f"{unused} gave only quotes that do not stand in them"] if unused else []
+    missing += [f"{unused} gave only quotes that are not in them"] if unused else []
     if not missing:
         return _abstention(
             "The documents were read, and none of them contains evidence on this question."
         )
     return _abstention(
-        f"No evidence on this question was found, but of {len(extractions)} partitions of the "
-        f"documents "
-        f"{' and '.join(missing)}. There may be evidence in them all the same."
+        f"No evidence on this question was found, but of {len(extractions)} partitions "
+        f"{' and '.join(missing)}. They may contain evidence."
     )
 
 
@@ -39,20 +38,17 @@ def _no_document(state: State, settings: Settings) -> str:
     how = "given with" if state["given"] else "found for"
     if count := len(state["retracted"]):
         return (
-            f"All documents that were {how} this question are retracted articles ({count}) and "
-            f"were left out, "
-            "so there is nothing to answer from."
+            f"All documents {how} this question are retracted articles ({count}) and were left "
+            "out. There is nothing to answer from."
         )
     if state["given"]:
-        return "No document was given with this question, so there is nothing to answer from."
+        return "No document was given with this question. There is nothing to answer from."
     if filters := settings.filters:
         return (
-            f"No document that fulfils the filters ({filters}) was retrieved for this question, so "
-            f"there is nothing to "
-            f"answer from. {WIDEN}"
+            f"No document that fulfils the filters ({filters}) was retrieved for this question. "
+            f"There is nothing to answer from. {WIDEN}"
         )
     return (
-        "No document was retrieved for this question, so there is nothing to answer from. Ask in "
-        "other words, and "
-        "check that what is searched holds any documents."
+        "No document was retrieved for this question. There is nothing to answer from. Ask in "
+        "other words, and check that the knowledge base has documents."
     )

@@ -18,30 +18,30 @@ _logger = logging.getLogger(__name__)
 
 
 class Encoding(TypedDict):
-    """A document is being encoded, which is kept for the questions to come."""
+    """A document is being encoded, once for all its questions."""
 
     event: Literal["encoding"]
     passages: int
-    """How many are encoded."""
+    """Number of encoded passages."""
     total: int
 
 
 class Retrieved(TypedDict):
-    """The documents are there."""
+    """Retrieval is finished."""
 
     event: Literal["retrieved"]
     documents: int
 
 
 class Rewritten(TypedDict):
-    """A follow-up has become a question of its own."""
+    """A follow-up was rewritten as a complete question."""
 
     event: Literal["rewritten"]
     question: str
 
 
 class RouteDecided(TypedDict):
-    """The preflight check is done."""
+    """The preflight check is finished."""
 
     event: Literal["route_decided"]
     route: Route
@@ -50,17 +50,17 @@ class RouteDecided(TypedDict):
 
 
 class PartitionStarted(TypedDict):
-    """A partition is being read."""
+    """The reading of a partition begins."""
 
     event: Literal["partition_started"]
     index: int
-    """From 0, as in the extraction."""
+    """Index of the partition, from 0."""
     partitions: int
     documents: int
 
 
 class PartitionDone(TypedDict):
-    """A partition has been read."""
+    """A partition was read."""
 
     event: Literal["partition_done"]
     index: int
@@ -79,15 +79,15 @@ class PartitionFailed(TypedDict):
 
 
 class Reducing(TypedDict):
-    """The answer is being written from the partitions' evidence."""
+    """The model begins to write the answer from the partitions' evidence."""
 
     event: Literal["reducing"]
     evidence: int
-    """How many partitions have evidence."""
+    """Number of partitions with evidence."""
 
 
 class Answering(TypedDict):
-    """The answer is being written in one call over all documents."""
+    """The model begins to write the answer from all documents."""
 
     event: Literal["answering"]
     documents: int
@@ -99,18 +99,18 @@ class AnswerToken(TypedDict):
     event: Literal["answer_token"]
     text: str
     attempt: int
-    """From 1; a further one, after a failure in the midst, begins the answer anew."""
+    """From 1. A higher number means that the answer begins again after a failure."""
 
 
 class Verifying(TypedDict):
-    """The answer's cited sentences are being compared with their passages."""
+    """The verification of the cited sentences begins."""
 
     event: Literal["verifying"]
     sentences: int
 
 
 class Verified(TypedDict):
-    """The comparison is done; sentences without a verdict are in no count but the first."""
+    """The verification is finished. Sentences without a verdict count only in `sentences`."""
 
     event: Literal["verified"]
     sentences: int
@@ -121,7 +121,7 @@ class Verified(TypedDict):
 
 
 class Answered(TypedDict):
-    """The answer is there."""
+    """The answer is finished."""
 
     event: Literal["answered"]
     abstained: bool
@@ -143,7 +143,7 @@ Event = (
     | Verified
     | Answered
 )
-"""What the `custom` stream has."""
+"""Events in the `custom` stream."""
 
 
 class AnswerTokens:
@@ -154,7 +154,7 @@ class AnswerTokens:
         self._reply = self._shown = ""
         self._attempt = 1
 
-    def of(self, part: tuple[BaseMessage, Mapping[str, Any]]) -> Iterator[AnswerToken]:
+    def read(self, part: tuple[BaseMessage, Mapping[str, Any]]) -> Iterator[AnswerToken]:
         """Yield the token of a part of the stream, unless it is reasoning or another message."""
         message, metadata = part
         if "stage" not in metadata:
@@ -183,7 +183,7 @@ class AnswerTokens:
 
 def emit(event: Event) -> None:
     """Write an event to the log, and to the `custom` stream of the current graph run, if any."""
-    # Words of questions, documents and models are not logged; errors may quote them.
+    # The log has no words of questions, documents or models, except in errors.
     values = " ".join(
         f"{name}={value}"
         for name, value in event.items()
@@ -195,6 +195,6 @@ def emit(event: Event) -> None:
         get_stream_writer()(event)
 
 
-def tell_encoding(passages: int, total: int) -> None:
+def emit_encoding(passages: int, total: int) -> None:
     """Emit the progress of encoding a document."""
     emit(Encoding(event="encoding", passages=passages, total=total))

@@ -32,7 +32,7 @@ from briefcontext.graphs.steps import (
 from briefcontext.retrievers.ranking_retriever import as_ranking
 
 _PLACE = "briefcontext_place"
-"""In the metadata of a document of the ranking: its place in the list that was passed."""
+"""Metadata key of a document's place in the list that was passed."""
 
 
 class EvidenceArtifact(TypedDict):
@@ -58,7 +58,7 @@ class Evidence:
 
     query: str
     documents: list[Document]
-    """The documents as they were passed, with the ids that quotes refer to."""
+    """The passed documents, with the ids that quotes refer to."""
     ranking: list[Document]
     """The same documents, each with its citation key."""
     branches: list[Partition]
@@ -78,7 +78,7 @@ class Evidence:
 
     @property
     def unusable(self) -> list[tuple[list[Document], str]]:
-        """The partitions whose reading failed or gave no quote that is in them, with the reason."""
+        """Partitions without usable quotes because of an error, with the error."""
         return [
             (branch["documents"], extraction["error"])
             for branch, extraction in zip(self.branches, self.extractions, strict=True)

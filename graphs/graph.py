@@ -1,8 +1,8 @@
 """The BriefContext graph: retrieve, check the rankings, and read in one call or by map and reduce.
 
-START -> retrieve -> preflight -+- rankings agree ------> vanilla | order_preserving -+-> verify -> END
-                                +- rankings disagree ---> map_fanout =Send=> extract (x M) -> reduce -+
-                                +- nothing retrieved ---> abstain -> END
+START -> retrieve -> preflight -+- agree ----> vanilla | order_preserving ------------+-> verify -> END
+                                +- disagree -> map_fanout =Send=> extract (x M) -> reduce -+
+                                +- nothing retrieved -> abstain -> END
 """
 
 from collections.abc import Mapping, Sequence

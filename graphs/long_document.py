@@ -1,4 +1,4 @@
-"""The graph for one long document: the same nodes, and settings that name its file (OP-RAG, Yu et al. 2024)."""
+"""The graph for one long document, read in the order of its text (OP-RAG, Yu et al. 2024)."""
 
 from typing import Literal, Self
 
@@ -11,27 +11,26 @@ from briefcontext.graphs.settings import Settings
 
 
 class LongDocumentSettings(Settings):
-    """The settings, with the file that the answer is to come from, read in the order of its text.
+    """Settings that name a document and read it in the order of its text.
 
-    Raises:
-        InputError: an unknown setting, or a value out of its range.
+    Raises InputError for an unknown setting or a value out of range.
     """
 
     document: str | None = Field(
         default=None,
-        description="The file to answer from: text, PDF, PMC NXML, Word or another document. It must be named.",
+        description="File to answer from: text, PDF, PMC NXML, Word or another document. Required.",
     )
     route: Literal["auto", "map_reduce", "vanilla", "order_preserving"] = Field(
         default="order_preserving",
-        description="The way to read: in the order of the text, decided by the preflight check (auto), or forced.",
+        description="Route of every question; auto lets the preflight decide.",
     )
 
     @model_validator(mode="after")
     def _check_document(self) -> Self:
         if self.document is None:
             raise InputError(
-                "There is no document to answer from. Name its file in the setting document; on a "
-                "server, a file in the folder of BRIEFCONTEXT_DOCUMENTS."
+                "There is no document to answer from. Name a file in the setting document; on a "
+                "server, one in the folder BRIEFCONTEXT_DOCUMENTS."
             )
         return self
 

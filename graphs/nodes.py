@@ -39,7 +39,7 @@ from briefcontext.graphs.events import (
     Verified,
     Verifying,
     emit,
-    tell_encoding,
+    emit_encoding,
 )
 from briefcontext.graphs.resources import (
     OF_MODELS,
@@ -64,7 +64,7 @@ from briefcontext.retrievers.rankings import order_preserving
 READ_AS = "The model read the follow-up as “{question}”. Check that this is what you asked."
 _ONE_CALL = ("vanilla", "order_preserving")
 IN_PARTS = "read_in_parts"
-"""The kind of the note on documents that exceed the model's input window."""
+"""Kind of the note on documents that exceed the model's input window."""
 
 Update = dict[str, Any]
 """The fields of the state that a node sets."""
@@ -78,7 +78,7 @@ def async_node(
 
 
 class Nodes:
-    """The nodes of one graph; a reader or retriever of None is opened by each run's settings."""
+    """The nodes of one graph. A reader or retriever of None is opened by each run's settings."""
 
     def __init__(
         self,
@@ -97,7 +97,7 @@ class Nodes:
 
     def _open_reader(self) -> Reader:
         if self._given_reader is None:
-            return self._resources.reader(self._settings(), self._given_retriever, tell_encoding)
+            return self._resources.reader(self._settings(), self._given_retriever, emit_encoding)
         refuse_ignored(self._settings(), OF_MODELS, "model or reader")
         return self._given_reader
 
@@ -109,7 +109,7 @@ class Nodes:
         return (
             given
             if given is not None
-            else self._resources.retriever(self._settings(), tell_encoding)
+            else self._resources.retriever(self._settings(), emit_encoding)
         )
 
     def _searched(self, state: State) -> RankingRetriever | None:
@@ -146,7 +146,7 @@ class Nodes:
         documents, retracted = without_retracted(found, settings)
         documents = [encodable_document(document) for document in documents]
         emit(Retrieved(event="retrieved", documents=len(documents)))
-        # A thread keeps its state between runs, and the reducers would add to it.
+        # A thread keeps its state between runs; the reducers would append to it.
         return {
             "asked": asked,
             "follow_up_to": earlier,
@@ -288,7 +288,7 @@ class Nodes:
         return Answer(**{**answer, "notes": notes, "usage": usage})
 
     def abstain(self, state: State) -> Update:
-        """Answer that there are no documents."""
+        """Return an abstention, because there are no documents."""
         settings = self._settings()
         draft, budget = without_documents(state, settings), settings.budget()
         update = _composed(state, draft, budget, self._open_reader(), settings.filters)

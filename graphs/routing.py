@@ -10,7 +10,7 @@ from briefcontext.retrievers.calibration import Prediction
 from briefcontext.retrievers.rankings import clear_top, dense_order, intersection_over_union
 
 _NAMED = 3
-"""How many of the signals a reason names."""
+"""Number of signals in a reason."""
 
 
 def compare_rankings(
@@ -50,16 +50,16 @@ def compare_rankings(
 def _no_ranking(bm25: Sequence[float], n: int) -> str:
     matching = sum(score > 0 for score in bm25)
     if not matching:
-        why = "no term of the question stands in any of the documents"
+        why = "no term of the question occurs in any of the documents"
     elif matching < min(n, len(bm25)):
-        why = f"a term of the question stands in only {matching} of the {len(bm25)} documents"
+        why = f"a term of the question occurs in only {matching} of the {len(bm25)} documents"
     else:
-        why = f"it scores the documents at its places {n} and {n + 1} alike"
-    return f"BM25 cannot tell which documents are the best: {why}"
+        why = f"it gives ranks {n} and {n + 1} the same score"
+    return f"BM25 has no clear top: {why}"
 
 
 def with_prediction(preflight: Preflight, predicted: Prediction, caution: str | None) -> Preflight:
-    """Let a calibration's prediction decide; the overlap is shown all the same."""
+    """Let a calibration's prediction decide. The overlap remains visible."""
     return Preflight(
         **{
             **preflight,
@@ -75,7 +75,7 @@ def with_prediction(preflight: Preflight, predicted: Prediction, caution: str | 
 def decide_route(
     preflight: Preflight, settings: Settings, *, one_ranking: bool = False
 ) -> tuple[Route, str]:
-    """Return the route and its reason; `one_ranking` means that BM25 found the documents."""
+    """Return the route and its reason. `one_ranking` means that BM25 ranked the documents."""
     if not preflight["dense_top"]:
         return "abstain", "nothing was retrieved"
     if settings.route != "auto":

@@ -96,7 +96,7 @@ class Settings(BaseModel):
     most_documents: ClassVar[int] = MAX_TOP_K
     """Limit of documents that come with a question."""
     file_links: ClassVar[bool] = True
-    """Whether citations link to local files. Servers use settings without."""
+    """Whether citations link to local files. Servers disable it."""
 
     route: Literal["auto", "map_reduce", "vanilla", "order_preserving"] = Field(
         default="auto", description="Route of every question; auto lets the preflight decide."
@@ -209,23 +209,23 @@ class Settings(BaseModel):
         )
 
     def resolved(self) -> Self:
-        """Return the settings with paths instead of names, which differ only on servers."""
+        """Return the settings with names replaced by paths. Only servers have names."""
         return self
 
     def without_file_links(self) -> "Settings":
-        """Return the settings of a server, whose answers do not link to its files."""
+        """Return settings of a server, whose answers do not link to local files."""
         served: type[Settings] = type("ServerSettings", (type(self),), {"file_links": False})
         return served(**self.model_dump(exclude_unset=True))
 
     def narrowed(self, asked: AskedFilters | None) -> Self:
-        """Return the settings with a client's filters instead of their own."""
+        """Return the settings with a client's filters in place of these."""
         filters = asked.model_dump(exclude_defaults=True) if asked else {}
         return type(self)(**{**self.model_dump(exclude_unset=True), **filters})
 
     @field_validator("*", mode="before")
     @classmethod
     def _from_path(cls, given: object) -> object:
-        # As ./demo, a path never means one of the names that a setting takes, too.
+        # Written as ./demo, a path cannot be confused with a name that the setting accepts.
         if isinstance(given, os.PathLike):
             given = os.path.join(os.curdir, os.path.expanduser(os.fsdecode(given)))
         if isinstance(given, str) and lone_surrogate(given):

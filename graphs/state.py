@@ -15,19 +15,22 @@ from briefcontext.chains.reader import Extraction
 
 
 class Input(TypedDict):
-    """The caller's input. It holds for one run: on a thread, the next run starts without it."""
+    """The caller's input, for one run only. The next run on a thread starts without it."""
 
     question: Annotated[str, EphemeralValue]
     """A medical question in natural language."""
     options: NotRequired[Annotated[dict[str, str] | None, EphemeralValue]]
     """Letter to text, for multiple choice."""
     documents: NotRequired[Annotated[Sequence[Document | dict[str, Any]] | None, EphemeralValue]]
-    """Documents to answer from, best first, in place of those that would be retrieved; a mapping of `page_content`,
-    `metadata` and `id` is one, too. None retrieves; an empty list is nothing to answer from."""
+    """Documents to answer from, best first, instead of retrieval, also as mappings of
+    `page_content`, `metadata` and `id`. None retrieves; an empty list abstains.
+    """
     earlier: NotRequired[Annotated[list[str] | None, EphemeralValue]]
-    """Questions asked before, the last one last: `question` is a follow-up to them, and is rewritten by the model."""
+    """Earlier questions, last one last. `question` is a follow-up to them, which the model
+    rewrites.
+    """
     follow_up: NotRequired[Annotated[bool | None, EphemeralValue]]
-    """`question` is a follow-up to the one before on the thread, in place of those in `earlier`."""
+    """Whether `question` is a follow-up to the last one on the thread."""
 
 
 class Output(TypedDict):
@@ -40,25 +43,25 @@ class State(Input, Output):
     """The state that the nodes share."""
 
     asked: Question
-    """The question, checked."""
+    """The checked question."""
     follow_up_to: list[str]
     """The earlier questions, if `asked` was rewritten."""
     started: float
     """When the run began, in seconds since the epoch."""
     given: bool
-    """Whether the caller gave the documents, and nothing was searched."""
+    """Whether the caller passed the documents, so that nothing was searched."""
     searched: Searched
     ranking: list[Document]
     """The documents to read, best first, each with its citation key."""
     retracted: list[str]
-    """Source ids of retracted articles that were found and left out."""
+    """Source ids of retracted articles that were left out."""
     preflight: Preflight
     route: Route
-    """Decided by `preflight`; the edge after it only reads it."""
+    """The route that `preflight` decided. The edge after it only reads it."""
     too_long_for: Route | None
-    """The route in one call that `route` would be, did the documents fit into the model's input window."""
+    """The single-call route whose documents exceed the model's input window, if any."""
     partitions: list[list[Document]]
-    """The documents in groups, in order: disjoint and complete."""
+    """The documents in groups, in order."""
     extractions: Annotated[list[Extraction], operator.add]
     calls: Annotated[list[ModelCall], operator.add]
 
@@ -68,6 +71,6 @@ class Partition(TypedDict):
 
     index: int
     partitions: int
-    """How many there are."""
+    """Number of partitions."""
     asked: Question
     documents: list[Document]

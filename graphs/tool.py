@@ -17,10 +17,9 @@ from briefcontext.graphs.settings import AskedFilters, Settings, current_setting
 NAME = "ask_medical_literature"
 DESCRIPTION = (
     "Answers a medical question from a knowledge base of medical literature, with numbered "
-    "sources. Ask one "
-    "self-contained question a call; independent questions can be asked in parallel. It says so "
-    "when the documents "
-    "do not answer. When you use an answer, keep its sources' ids and links, and do not add facts to it."
+    "sources, or reports that there is no answer. Ask one self-contained question a call; "
+    "independent questions can be asked in parallel. When you use an answer, keep its sources' "
+    "ids and links, and do not add facts to it."
 )
 
 
@@ -30,12 +29,12 @@ class Asked(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     question: str = Field(
-        description="One medical question in natural language, complete in itself: name the condition, the drug or "
-        "the test, and do not refer to the conversation."
+        description="One self-contained medical question in natural language: name the condition, "
+        "the drug or the test, and do not refer to the conversation."
     )
     options: dict[str, str] | None = Field(
         default=None,
-        description='Only for multiple choice: letter to text, for example {"A": "yes", "B": "no"}.',
+        description='Only for multiple choice: letter to text, such as {"A": "yes", "B": "no"}.',
     )
     filters: AskedFilters | None = Field(
         default=None,

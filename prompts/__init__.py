@@ -24,7 +24,7 @@ _AS_IT_IS = "no escape"
 
 
 class Prompts:
-    """The prompt templates of a reader: the bundled ones, and in their place those that a folder has.
+    """The prompt templates of a reader: the bundled ones, or those in a folder.
 
     Two of the same texts are equal.
 

@@ -1,4 +1,4 @@
-"""Retrieval from a knowledge base or a document: by vectors, by BM25, or by both, and put in order by a scorer."""
+"""Retrieval from a knowledge base or a document: dense, BM25, hybrid and reranked."""
 
 import asyncio
 from collections.abc import Sequence
@@ -43,14 +43,14 @@ from briefcontext.retrievers.rankings import RRF_K, BM25Pool, reciprocal_rank_fu
 
 SearchMethod = Literal["dense", "bm25", "hybrid"]
 AnyRetriever = Annotated[RankingRetriever, BeforeValidator(as_ranking_retriever)]
-"""Any LangChain retriever; one that is not BriefContext's is wrapped."""
+"""Any LangChain retriever. Others than BriefContext's are wrapped."""
 
 FUSED_K = 16
-"""How many documents of each retriever are fused. Deeper, those that all rank low come to displace those that
-one ranks high: on the BioASQ yes/no questions, fusing 100 of each found fewer answers among the
-first 16."""
+"""Documents of each retriever that are fused. On the BioASQ yes/no questions, fusing 100 of each
+found fewer answers among the first 16: many low ranks outvote one high rank.
+"""
 SCORED_K = 64
-"""How many candidates are scored unless told otherwise."""
+"""Default number of candidates to score."""
 
 
 class DenseSearch(Protocol):
@@ -58,14 +58,14 @@ class DenseSearch(Protocol):
 
     @property
     def manifest(self) -> Manifest:
-        """Says which encoder the vectors were made with."""
+        """The manifest, with the name of the encoder."""
 
     @property
     def term_statistics(self) -> TermStatistics | None:
-        """How often terms occur over all passages."""
+        """Term frequencies over all passages."""
 
     def search(self, query: str, k: int, filters: Filters) -> list[Document]:
-        """Return the `k` nearest passages that fulfil the filters, best first, with `rank` and `score`."""
+        """Return the `k` nearest passages that fulfil the filters, best first."""
 
 
 def _opened(given: object) -> object:
@@ -74,11 +74,12 @@ def _opened(given: object) -> object:
 
 def _searched(given: object) -> object:
     searched = _opened(given)
-    # No isinstance with the protocol: Python 3.11 would evaluate `manifest`, for which live PubMed
-    # loads its encoder.
+    # An isinstance check of the protocol would evaluate `manifest`, for which live PubMed loads its
+    # encoder.
     if not callable(getattr(searched, "search", None)):
         raise ValueError(
-            f"{type(given).__name__} has no search: give an open knowledge base, its folder or 'demo'"
+            f"{type(given).__name__} has no search: pass an open knowledge base, its folder or "
+            "'demo'"
         )
     return searched
 
@@ -90,7 +91,7 @@ class DenseRetriever(RankingRetriever):
     """
 
     knowledge_base: Annotated[DenseSearch, PlainValidator(_searched)]
-    """An open base; or its folder, or `demo`, to open it."""
+    """An open base, its folder, or `demo`."""
 
     def __init__(
         self, knowledge_base: DenseSearch | str | PathLike[str], **fields: Unpack[RetrieverFields]
@@ -121,31 +122,31 @@ class MedCPTRetriever(DenseRetriever):
     @classmethod
     def _check_encoder(cls, knowledge_base: DenseSearch) -> DenseSearch:
         encoder = knowledge_base.manifest.encoder.name
-        # A MedCPT whose weights lie in a folder is named "medcpt:<folder>".
+        # MedCPT with weights in a folder is named "medcpt:<folder>".
         if encoder.partition(":")[0] != "medcpt":
             raise KnowledgeBaseError(
-                "MedCPTRetriever needs a knowledge base built with the encoder 'medcpt', and this one was "
-                f"built with {encoder!r}: use DenseRetriever, or build it again with medcpt."
+                "MedCPTRetriever needs a knowledge base built with the encoder 'medcpt', but this "
+                f"one was built with {encoder!r}. Use DenseRetriever, or build it with medcpt."
             )
         return knowledge_base
 
 
 @runtime_checkable
 class LexicalSearch(Protocol):
-    """What a lexical retriever uses of a `KnowledgeBase`, or of a document."""
+    """The method of a `KnowledgeBase` or a document that BM25 needs."""
 
     def search_terms(self, query: str, k: int, filters: Filters) -> list[Document]:
-        """Return the `k` passages that fulfil the filters and that BM25 scores highest, with `rank` and `score`."""
+        """Return the `k` passages with the highest BM25 scores that fulfil the filters."""
 
 
 class BM25Retriever(RankingRetriever):
     """Retrieves by BM25 on title and text, from a knowledge base or a list of documents.
 
-    Passages without any term of the question are left out, so that fewer than `k` may come back.
+    Passages without any term of the question are left out, so fewer than `k` may be returned.
     """
 
     knowledge_base: Annotated[LexicalSearch, BeforeValidator(_opened)]
-    """An open base; or its folder, or `demo`, to open it."""
+    """An open base, its folder, or `demo`."""
 
     def __init__(
         self,
@@ -160,7 +161,7 @@ class BM25Retriever(RankingRetriever):
 
     @classmethod
     def from_documents(cls, documents: Sequence[Document], k: int = DEFAULT_K) -> Self:
-        """Retrieve from documents in memory, made for thousands of them; ids and metadata are completed."""
+        """Retrieve from documents in memory. Ids and metadata are completed."""
         return cls(knowledge_base=BM25Pool(as_passages(documents)), k=k)
 
     def _search(
@@ -170,17 +171,16 @@ class BM25Retriever(RankingRetriever):
 
 
 class HybridRetriever(RankingRetriever):
-    """Fuses the rankings of several retrievers, such as a dense one and BM25 (see `reciprocal_rank_fusion`).
+    """Fuses the rankings of several retrievers by reciprocal rank (see `reciprocal_rank_fusion`).
 
-    Documents are the same when their ids are; the first retriever that found one provides it. The
-    score is the fused one. Documents that the first dense retriever found carry its score as
-    `dense_score`.
+    Documents with the same id are one, provided by the first retriever that returns it. The score
+    is the fused one. Documents of the first dense retriever carry its score as `dense_score`.
     """
 
     retrievers: Sequence[AnyRetriever] = Field(min_length=1)
     rrf_k: int = Field(default=RRF_K, ge=0)
     fetch_k: int = FUSED_K
-    """How many documents to ask each retriever for; never fewer than `k`."""
+    """Number of documents to request from each retriever, at least `k`."""
 
     if TYPE_CHECKING:
 
@@ -195,7 +195,7 @@ class HybridRetriever(RankingRetriever):
 
     @property
     def term_statistics(self) -> TermStatistics | None:
-        """Those of the first retriever that knows them."""
+        """Those of the first retriever that has them."""
         known = (retriever.term_statistics for retriever in self.retrievers)
         return next((statistics for statistics in known if statistics is not None), None)
 
@@ -236,7 +236,7 @@ class HybridRetriever(RankingRetriever):
 
 @runtime_checkable
 class PassageScorer(Protocol):
-    """Scores passages for a question; a cross-encoder does."""
+    """Scores passages for a question, as a cross-encoder does."""
 
     def score(self, query: str, passages: Sequence[tuple[str, str]]) -> NDArray[np.float32]:
         """Return a score, higher is better, for each (title, text): `(n,) float32`."""
@@ -255,7 +255,7 @@ def open_scorer(scorer: object) -> object:
 
 
 class RerankingRetriever(RankingRetriever):
-    """Retrieves candidates and returns the best of them by a scorer, whose score they carry.
+    """Reranks the candidates of another retriever by a scorer, whose score they carry.
 
     Equal scores keep the order of the candidates.
     """
@@ -264,7 +264,7 @@ class RerankingRetriever(RankingRetriever):
     scorer: Annotated[PassageScorer, BeforeValidator(open_scorer)]
     """A scorer, the name `medcpt`, or the folder of a cross-encoder."""
     fetch_k: int = SCORED_K
-    """How many candidates to score; never fewer than `k`."""
+    """Number of candidates to score, at least `k`."""
 
     if TYPE_CHECKING:
 
@@ -308,16 +308,15 @@ def retriever_over(
     method: SearchMethod = "dense",
     scorer: PassageScorer | str | None = None,
 ) -> RankingRetriever:
-    """Return the retriever that searches a knowledge base or a document in one of the ways.
+    """Return the retriever over a knowledge base or a document.
 
     Args:
-        searched: a `KnowledgeBase`, live PubMed, or a document's dense retriever.
-        method: by vectors, by BM25, or by both, fused (`HybridRetriever`).
-        scorer: re-ranks what was found, such as a cross-encoder.
+        searched: A `KnowledgeBase`, live PubMed, or a document's dense retriever.
+        method: Dense, BM25, or hybrid (`HybridRetriever`).
+        scorer: Reranks the candidates, such as a cross-encoder.
 
     Raises:
-        InputError: the method is unknown, or needs an index of words that live PubMed does not
-            have.
+        InputError: The method is unknown, or needs BM25, which live PubMed lacks.
     """
     if method not in get_args(SearchMethod):
         raise InputError(

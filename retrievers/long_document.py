@@ -1,4 +1,4 @@
-"""Retrieval from one long document, whose chunks and vectors are kept from one question to the next."""
+"""Retrieval from one long document, whose chunks and vectors are cached."""
 
 import json
 import logging
@@ -35,16 +35,16 @@ from briefcontext.retrievers.rankings import BM25Pool
 DOCUMENT_ENCODER = "e5"
 """Encoder of one document, unless another is passed."""
 VERSION = 5
-"""Goes up when the same document is cut or encoded in another way."""
+"""Version of the chunking and encoding; raise it when either changes."""
 MAX_KEPT = 64
-"""Indexes in the cache: of more, those go that were not used for longest."""
+"""Limit of indexes in the cache. The least recently used ones are deleted."""
 BATCH = 64
-"""Chunks that are encoded before progress is told."""
+"""Chunks to encode between two reports of progress."""
 LONGEST_WAIT = 3600.0
 """Seconds to wait for another process that encodes the same document."""
 
 Progress = Callable[[int, int], None]
-"""Told how many chunks are encoded, and how many there are."""
+"""Called with the number of encoded chunks and of all chunks."""
 
 _logger = logging.getLogger(__name__)
 
@@ -52,8 +52,8 @@ _logger = logging.getLogger(__name__)
 class LongDocumentRetriever(RankingRetriever):
     """Retrieves the chunks of a document that are nearest to the question (OP-RAG, Yu et al. 2024).
 
-    A chunk is encoded under the title of its document and the heading of its section. The score is
-    the encoder's similarity; chunks of equal score keep the order of the document.
+    A chunk is encoded with its document's title and its section's heading. The score is the
+    encoder's similarity. Chunks of equal score keep the order of the document.
     """
 
     encoder: SkipValidation[Encoder]
@@ -86,7 +86,7 @@ class LongDocumentRetriever(RankingRetriever):
     ) -> Self:
         """Cut a document into chunks (see `chunk_document`) and encode them.
 
-        Raises KnowledgeBaseError when there is no text in it.
+        Raises KnowledgeBaseError if it contains no text.
         """
         encoder = load_encoder(encoder)
         chunks = chunk_document(document, encoder, tokens=tokens, exact=exact)
@@ -94,13 +94,13 @@ class LongDocumentRetriever(RankingRetriever):
             raise KnowledgeBaseError(
                 f"There is no text in {document.id}. Give a document that has some."
             )
-        told = progress or (lambda *_: None)
+        report = progress or (lambda *_: None)
         vectors = np.empty((len(chunks), encoder.dimension), np.float32)
         for start in range(0, len(chunks), BATCH):
-            told(start, len(chunks))
+            report(start, len(chunks))
             batch = [titles_and_text(chunk) for chunk in chunks[start : start + BATCH]]
             vectors[start : start + len(batch)] = encoder.encode_passages(batch)
-        told(len(chunks), len(chunks))
+        report(len(chunks), len(chunks))
         return cls(encoder=encoder, chunks=chunks, vectors=vectors, k=k)
 
     @classmethod
@@ -113,14 +113,13 @@ class LongDocumentRetriever(RankingRetriever):
         k: int = DEFAULT_K,
         progress: Progress | None = None,
     ) -> Self:
-        """Read a file of any format that can be indexed and holds one document, or take what is kept of it.
+        """Read a file with one document, or load its cached chunks and vectors.
 
-        Chunks, which hold the document's text, and vectors are kept in the user's cache folder by
-        the file's content and format, the encoder and `tokens`. Where nothing can be written there,
-        they are made each time.
+        The user's cache folder keeps them by the file's content and format, the encoder and
+        `tokens`. If it is not writable, nothing is kept.
 
-        Raises KnowledgeBaseError when the file is missing, cannot be read, or holds no document or
-        more than one.
+        Raises KnowledgeBaseError if the file is missing, unreadable, or does not contain exactly
+        one document.
         """
         source, *others = open_sources(path)
         if others:
@@ -157,23 +156,23 @@ class LongDocumentRetriever(RankingRetriever):
         return cls(encoder=encoder, chunks=chunks, vectors=vectors, k=k)
 
     def source(self, source_id: str) -> list[Document]:
-        """The chunks of this document, in order; none where another is asked for."""
+        """Return the chunks of this document, in order, or none for another id."""
         return [chunk for chunk in self.chunks if chunk.metadata["source_id"] == source_id]
 
     @cached_property
     def term_statistics(self) -> TermStatistics:
-        """How often terms occur in the chunks, with their titles and headings."""
+        """Term frequencies in the chunks, with their titles and headings."""
         return TermStatistics.of_texts(
             titled_text(*titles_and_text(chunk)) for chunk in self.chunks
         )
 
     @cached_property
     def _terms(self) -> BM25Pool:
-        """The chunks as BM25 scores them: their own words, and those of what they stand under."""
+        """The chunks with their titles and headings, for BM25."""
         return BM25Pool(self.chunks, parts=titles_and_text)
 
     def search_terms(self, query: str, k: int, filters: Filters) -> list[Document]:
-        """Return the `k` chunks that BM25 scores highest of those with any term of the query, best first."""
+        """Return the `k` chunks with the highest BM25 scores, best first."""
         refuse_filters(filters, "One document")
         return self._terms.search_terms(query, k)
 
@@ -187,7 +186,7 @@ class LongDocumentRetriever(RankingRetriever):
 
 
 def titles_and_text(chunk: Document) -> tuple[str, str]:
-    """What a chunk stands under, the title of its document and the heading of its section; and its text."""
+    """Return a chunk's title with its heading, and its text."""
     parts = (chunk.metadata.get("title"), chunk.metadata.get("section"))
     return ". ".join(
         dict.fromkeys(str(part).rstrip(".") for part in parts if part)
@@ -197,8 +196,8 @@ def titles_and_text(chunk: Document) -> tuple[str, str]:
 def _kept(
     file: Path, make: Callable[[], tuple[list[Document], NDArray[np.float32]]]
 ) -> tuple[list[Document], NDArray[np.float32]]:
-    """Return what the file holds, or else what is made and kept there, by one process at a time."""
-    # The texts of documents are nobody else's business.
+    """Return the content of the cache file, or create it, in one process at a time."""
+    # The texts of documents are readable by the owner only.
     file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     busy = KnowledgeBaseError(
         f"Another process holds {file.with_suffix('.lock')} for an hour: end it, and ask again."
@@ -220,7 +219,7 @@ def _kept(
 
 
 def _read(file: Path) -> tuple[list[Document], NDArray[np.float32]] | None:
-    """Return the chunks and vectors that a file holds; None where there is none, or it is damaged."""
+    """Return the cached chunks and vectors; None if the file is missing or damaged."""
     try:
         with file.open("rb") as stream, np.load(stream, allow_pickle=False) as kept:
             chunks, vectors = json.loads(kept["chunks"].tobytes()), kept["vectors"]

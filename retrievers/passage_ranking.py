@@ -1,4 +1,4 @@
-"""Retrieved passages, ranked by whether they answer a question, without a language model."""
+"""Ranking of passages by whether they answer a question, without a language model."""
 
 import json
 import math
@@ -15,19 +15,19 @@ from briefcontext.knowledge.store.terms import TermStatistics, tokenize
 from briefcontext.retrievers.rankings import BM25Pool, dense_scores
 
 SPECIFIC = 0.8
-"""Terms are specific whose rarity is at least this share of the rarest one's."""
+"""Smallest rarity of a specific term, as a share of the rarest term's."""
 FEW = 20
-"""Passages of a corpus too small to tell whether a term that it lacks is rare, or whether to abstain."""
+"""Number of passages below which rarity is unknown and nothing is left out."""
 SHARE_OF_BEST = 0.1
-"""The least probability of a passage of such a corpus, as a share of the best one's."""
+"""Smallest probability of a passage of such a corpus, as a share of the best one's."""
 FEATURES = ("similarity", "coverage", "rarest_held")
-"""What a passage is judged by; see `PassageRanker.features`."""
+"""The features of a passage: see `PassageRanker.features`."""
 OTHER_ENCODER = "other"
-"""The weights for encoders that have none fitted to them."""
+"""Name of the weights for encoders without fitted ones."""
 
 
 class RankedPassage(NamedTuple):
-    """A passage, and how likely it answers the question."""
+    """A passage with the probability that it answers the question."""
 
     document: Document
     probability: float
@@ -35,15 +35,15 @@ class RankedPassage(NamedTuple):
 
 
 class PassageRanker:
-    """Ranks passages by similarity and by the question's terms, and leaves out those on something else.
+    """Ranks passages by similarity and by the question's terms, and leaves out unrelated ones.
 
-    A passage is left out that holds none of the question's specific terms, which are the rarest of
-    them in the corpus. A drug that is asked about is nearly always one. The others rank by a
-    logistic regression, whose weights are in `passage_weights.json`.
+    A passage must contain one of the question's specific terms, which are its rarest in the corpus,
+    usually a drug or disease. A logistic regression ranks the others; its weights are in
+    `passage_weights.json`.
 
     Args:
-        statistics: how often terms occur in the corpus. Without them, the passages are the corpus.
-        encoder: the name of the encoder whose similarities the passages carry.
+        statistics: Term frequencies of the corpus. Without them, the passages are the corpus.
+        encoder: Name of the encoder that computed the similarities.
     """
 
     def __init__(
@@ -54,7 +54,7 @@ class PassageRanker:
         self._weights = _weights()[encoder if encoder and self._fitted_encoder else OTHER_ENCODER]
 
     def rank(self, query: str, documents: Sequence[Document]) -> list[RankedPassage]:
-        """Return the passages that hold a specific term and are likely enough, best first."""
+        """Return the probable passages with a specific term, best first."""
         features, specific = self.features(query, documents)
         odds = features @ [self._weights[name] for name in FEATURES] + self._weights["intercept"]
         order = [place for place in np.argsort(-odds, kind="stable") if specific[place]]
@@ -69,12 +69,12 @@ class PassageRanker:
     def features(
         self, query: str, documents: Sequence[Document]
     ) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
-        """Return what the documents are judged by (n, 3), and which hold a specific term (n,).
+        """Return the features (n, 3), and which documents have a specific term (n,).
 
         - similarity: the dense score above that of the last document. For an encoder without fitted
           weights, as a share of the difference between the first and the last.
-        - coverage: the share of the question's terms that the document holds, weighed by rarity.
-        - rarest_held: the rarity of the rarest of them, 1 for a term that the corpus does not have.
+        - coverage: the share of the question's terms in the document, weighted by rarity.
+        - rarest_held: the rarity of the rarest of them; 1 for a term that is new to the corpus.
         """
         if not documents or not tokenize(query):
             return np.zeros((len(documents), len(FEATURES))), np.zeros(len(documents), np.bool_)
@@ -89,7 +89,7 @@ class PassageRanker:
         return np.column_stack([similarity, coverage, (holds * rarity).max(axis=1)]), specific
 
     def missing(self, query: str, documents: Sequence[Document]) -> list[str]:
-        """Return the words of the question that are specific and in none of the documents."""
+        """Return the specific words of the question that none of the documents contains."""
         holds, rarity = self._holds(query, documents)
         absent = {
             term
@@ -104,17 +104,17 @@ class PassageRanker:
     def terms(
         self, query: str, texts: Sequence[str]
     ) -> tuple[NDArray[np.bool_], NDArray[np.float64]]:
-        """Return which text holds which term of the question (n, t), and the terms' rarity (t,)."""
+        """Return which text has which term of the question (n, t), and the terms' rarity (t,)."""
         return self._holds(query, [Document(text) for text in texts])
 
     def _searched(self, documents: Sequence[Document]) -> int:
-        """Return the number of passages that rarity is known from."""
+        """Return the number of passages that rarity is computed from."""
         return self._statistics.n_documents if self._statistics else min(len(documents), FEW - 1)
 
     def _holds(
         self, query: str, documents: Sequence[Document]
     ) -> tuple[NDArray[np.bool_], NDArray[np.float64]]:
-        """Return which document holds which term, and the terms' rarity, at most 1."""
+        """Return which document has which term, and the terms' rarity, at most 1."""
         holds, rarity = BM25Pool(documents, self._statistics).coverage(query)
         searched = self._searched(documents)
         if searched < FEW:

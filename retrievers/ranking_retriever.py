@@ -1,4 +1,4 @@
-"""The base class of the retrievers, and any LangChain retriever, vector store or documents made to rank as it does."""
+"""The base class of the retrievers, and a wrapper for other LangChain retrievers."""
 
 from abc import abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
@@ -30,11 +30,11 @@ from briefcontext.knowledge.store.manifest import Manifest
 from briefcontext.knowledge.store.terms import TermStatistics
 
 DEFAULT_K = 16
-"""How many documents a retriever returns unless told otherwise."""
+"""Default number of documents."""
 
 
 class RetrieverFields(TypedDict, total=False):
-    """What every retriever takes by name, for type checkers."""
+    """Keyword arguments of every retriever, for type checkers."""
 
     k: int
     filters: Filters
@@ -44,23 +44,21 @@ class RetrieverFields(TypedDict, total=False):
 
 
 class RankingRetriever(BaseRetriever):
-    """A retriever whose documents carry `rank` (1 is best) and `score` (higher is better) in their metadata.
+    """A retriever whose documents carry `rank` (1 is best) and `score` (higher is better).
 
-    `k`, the number of documents, is set for the retriever, or for one call:
-    `retriever.invoke(query, k=3)`. A `k` below 1 raises InputError. Fewer documents come back where
-    there are no more. So are `filters`: only what fulfils them is searched, and those of a call
-    take the place of the retriever's own. A retriever that cannot search by filters raises
-    InputError when it is given some.
+    `k`, the number of documents, and `filters` are set for the retriever or for one call:
+    `retriever.invoke(query, k=3)`. Fewer documents are returned if there are no more. Raises
+    InputError for a `k` below 1, and for filters that the retriever cannot apply.
 
-    A subclass implements `_search`, and overrides `_asearch` when it has something to await.
+    A subclass implements `_search`, and overrides `_asearch` if it awaits something.
     """
 
     model_config = ConfigDict(arbitrary_types_allowed=True, extra="forbid")
 
     k: int = DEFAULT_K
-    """How many documents to return."""
+    """Number of documents to return."""
     filters: Filters = NO_FILTERS
-    """What every document has to fulfil."""
+    """Conditions that every document must fulfil."""
 
     @field_validator("k")
     @classmethod
@@ -82,17 +80,17 @@ class RankingRetriever(BaseRetriever):
 
     @property
     def term_statistics(self) -> TermStatistics | None:
-        """How often terms occur in the whole corpus, for BM25 over what was retrieved; None where it is unknown."""
+        """Term frequencies of the whole corpus, for BM25 over the results; None if unknown."""
         return None
 
     @property
     def dense_over(self) -> Manifest | None:
-        """The manifest of the knowledge base whose dense ranking this is; None for any other ranking."""
+        """The manifest of the knowledge base if this is its dense ranking, else None."""
         return None
 
     @property
     def ranks_by_bm25(self) -> bool:
-        """Whether this ranking is BM25's own, so that comparing the two says nothing."""
+        """Whether this ranking is BM25's, so that a comparison with BM25 is meaningless."""
         return False
 
     @abstractmethod
@@ -101,14 +99,13 @@ class RankingRetriever(BaseRetriever):
     ) -> list[Document]:
         """Return at most `k` documents that fulfil the filters, best first, made by `ranked`.
 
-        `config` is for other retrievers that are asked meanwhile: they are traced as parts of this
-        one.
+        `config` goes to other retrievers, which are then traced as parts of this one.
         """
 
     async def _asearch(
         self, query: str, k: int, filters: Filters, config: RunnableConfig
     ) -> list[Document]:
-        """Return what `_search` returns; by default from another thread, as BaseRetriever does it."""
+        """Return the result of `_search`, by default computed in another thread."""
         return await run_in_executor(None, self._search, query, k, filters, config)
 
     def _get_relevant_documents(
@@ -135,7 +132,7 @@ class RankingRetriever(BaseRetriever):
 
 
 def refuse_filters(filters: Filters, searched: str) -> None:
-    """Raise InputError where there are filters, for what cannot be searched by them."""
+    """Raise InputError if there are filters, because this collection cannot apply them."""
     if filters:
         raise InputError(
             f"{searched} cannot be searched by filters ({filters}): leave them out, or ask a "
@@ -144,7 +141,7 @@ def refuse_filters(filters: Filters, searched: str) -> None:
 
 
 def ranked(scored: Iterable[tuple[Document, float]]) -> list[Document]:
-    """Return copies of documents, given best first with their scores, that carry `rank` and `score`."""
+    """Return copies of documents, given best first, that carry `rank` and `score`."""
     return [
         document.model_copy(
             update={"metadata": {**document.metadata, "rank": rank, "score": float(score)}}
@@ -154,7 +151,7 @@ def ranked(scored: Iterable[tuple[Document, float]]) -> list[Document]:
 
 
 _PUBMED = {"uid": "pmid", "Title": "title", "Published": "year"}
-"""What LangChain's PubMedRetriever has, and how it is called here."""
+"""Metadata of LangChain's PubMedRetriever, with the names used here."""
 
 
 class WrappedRetriever(RankingRetriever):
@@ -203,13 +200,13 @@ class WrappedRetriever(RankingRetriever):
 
 
 def as_ranking(documents: Sequence[Document], k: int | None = None) -> list[Document]:
-    """Return the first k documents, or all, completed as a ranking retriever's are: id, rank, score, metadata."""
+    """Return the first k documents, or all, with id, rank, score and metadata."""
     passages = as_passages(documents)[:k]
     return ranked(zip(passages, _scores(passages), strict=True))
 
 
 def as_ranking_retriever(retriever: RetrieverLike | VectorStore) -> RankingRetriever:
-    """Return the retriever, wrapped if it does not rank as BriefContext's do. Raises InputError where it is none."""
+    """Return the retriever, wrapped if necessary. Raises InputError for other objects."""
     if isinstance(retriever, VectorStore):
         return WrappedRetriever.from_vectorstore(retriever)
     if not isinstance(retriever, Runnable):
@@ -242,13 +239,12 @@ def _scores(documents: list[Document]) -> list[float]:
 
 
 def as_passages(documents: Iterable[Document]) -> list[Document]:
-    """Return copies that all have a unique `id` and the metadata of a passage, in the same order.
+    """Return copies with a unique `id` and the metadata of a passage, in the same order.
 
-    What a document has is kept, and the rest is filled in: `source_id` from the PMID or the
-    loader's `source`, else the id; `url` from its PMID or DOI; `page`, which LangChain's loaders
-    count from 0, as it is printed; `start` from the text splitter's `start_index`; the id from a
-    digest of source and text; the rest as `normalised` has it. A repeated document (same id, same
-    text) is left out, and another text under an id already taken gets one of its own.
+    Existing metadata is kept. `source_id` comes from the PMID or the loader's `source`, else the
+    id; `url` from the PMID or DOI; `page` becomes the printed page; `start` comes from the text
+    splitter's `start_index`; the id from a digest of source and text. A repeated document is left
+    out, and another text with a used id gets a new id.
     """
     passages: dict[str, Document] = {}
     for document in documents:
@@ -295,7 +291,7 @@ def _printed_page(metadata: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _offset(value: object, default: int) -> int:
-    # Other loaders give these names to other things: strings, -1 for "not found".
+    # Other loaders use these names for strings, or -1 for "not found".
     return value if is_offset(value) else default
 
 

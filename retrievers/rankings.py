@@ -1,8 +1,4 @@
-"""Rankings: BM25's of a pool, several made into one, documents put back in their order, and two that are compared.
-
-How two compare tells whether the key document is misplaced: by how far their tops agree, or by
-signals, of which none asks a model.
-"""
+"""Rankings: BM25 of a pool, fusion, order preservation, and the comparison of two rankings."""
 
 import math
 import re
@@ -23,21 +19,20 @@ from briefcontext.knowledge.store.terms import BM25_B, BM25_K1, TermStatistics, 
 from briefcontext.retrievers.ranking_retriever import ranked, refuse_filters
 
 PREFLIGHT_TOP_N = 3
-"""How many documents of each ranking are compared (BriefContext, preflight check)."""
+"""Documents of each ranking that are compared (BriefContext, preflight check)."""
 PREFLIGHT_IOU_THRESHOLD = 0.2
-"""Delta of BriefContext's equation 1: agreement is an overlap *above* it. At n = 3 an overlap is 0, 0.2, 0.5 or 1."""
+"""Delta of BriefContext's equation 1. At n = 3, the overlap is 0, 0.2, 0.5 or 1."""
 SPOTLIGHT = 3
-"""A key document at this rank or better is found by a reader (BriefContext: its label for the preflight check)."""
+"""Last rank at which readers find a key document (BriefContext, label of the preflight check)."""
 RRF_K = 60
-"""Cormack, Clarke and Büttcher, "Reciprocal Rank Fusion outperforms Condorcet and individual Rank Learning
-Methods", SIGIR 2009."""
+"""Constant of reciprocal rank fusion (Cormack, Clarke and Büttcher, SIGIR 2009)."""
 
 
 def clear_top(scores: Sequence[float], n: int) -> list[int]:
-    """Return the places of the n best scores, best first; none where the scores do not tell them from the rest.
+    """Return the places of the n best scores, best first, or none if the top is unclear.
 
-    They do not where one of them is 0, as no term of the question stands in that document, or where
-    the last of them is as good as the next: the order of equal scores is no ranking.
+    It is unclear if one of them is 0, because that document has no term of the question, or if the
+    last of them equals the next score.
     """
     order = sorted(range(len(scores)), key=lambda place: -scores[place])
     best, rest = order[:n], order[n:]
@@ -58,17 +53,17 @@ def intersection_over_union(first: Sequence[Hashable], second: Sequence[Hashable
 def reciprocal_rank_fusion(
     rankings: Sequence[Sequence[str]], k: int = RRF_K
 ) -> list[tuple[str, float]]:
-    """Fuse rankings of ids, each best first, into one of all their ids with their scores.
+    """Fuse rankings of ids, each best first, into one ranking with scores.
 
-    An id's score is the sum of `1 / (k + rank)` over the rankings that hold it, ranks from 1
-    (Cormack et al. 2009). Of an id that occurs twice in a ranking the first place counts. Equal
-    scores stand in the order in which the rankings, read one after another, name their ids.
+    The score is the sum of `1 / (k + rank)` over the rankings, ranks from 1 (Cormack et al. 2009).
+    For a repeated id, the first place counts. Equal scores keep the order in which the rankings
+    name the ids.
     """
     parts: dict[str, list[float]] = {}
     for ranking in rankings:
         for rank, id in enumerate(dict.fromkeys(ranking), start=1):
             parts.setdefault(id, []).append(1 / (k + rank))
-    # The exact sum, so that equal ranks in another order of the rankings remain equal scores.
+    # The exact sum keeps equal ranks equal in every order of the rankings.
     fused = [(id, math.fsum(scores)) for id, scores in parts.items()]
     return sorted(fused, key=lambda pair: -pair[1])
 
@@ -76,8 +71,8 @@ def reciprocal_rank_fusion(
 def dense_scores(documents: Sequence[Document]) -> NDArray[np.float64]:
     """Return the dense ranking's scores (n,) of retrieved documents.
 
-    Those of hybrid search carry `dense_score`; documents that only BM25 found have the least of
-    them. Other documents have their own `score`. Raises InputError when a document has none.
+    For hybrid search this is `dense_score`, or the smallest one for documents that only BM25
+    returned. Raises InputError if a document has no score.
     """
     hybrid = any("dense_score" in document.metadata for document in documents)
     scores = [document.metadata.get("dense_score" if hybrid else "score") for document in documents]
@@ -86,25 +81,24 @@ def dense_scores(documents: Sequence[Document]) -> NDArray[np.float64]:
         scores = [least if score is None else score for score in scores]
     if not all(isinstance(score, Real) for score in scores):
         raise InputError(
-            "A retrieved document has no score: use a retriever of BriefContext's, or preflight='iou'."
+            "A retrieved document has no score. Use a BriefContext retriever, or preflight='iou'."
         )
     return np.array(scores, dtype=np.float64)
 
 
 def dense_order(documents: Sequence[Document]) -> list[Document]:
-    """Put retrieved documents in the dense ranking's order; those that only BM25 found come last."""
+    """Sort documents by the dense ranking. Those that only BM25 returned come last."""
     if not any("dense_score" in document.metadata for document in documents):
         return list(documents)
     return sorted(documents, key=lambda document: -document.metadata.get("dense_score", -math.inf))
 
 
 def order_preserving(documents: Sequence[Document]) -> list[Document]:
-    """Put retrieved documents back in the order of their source (OP-RAG, Yu et al. 2024).
+    """Sort retrieved documents by their order in the source (OP-RAG, Yu et al. 2024).
 
-    Documents are grouped by `source_id`; the groups stand in the order of their best rank, which is
-    the order in which they are given, and the chunks of a group by their position in the source.
-    For one long source this is equation 2 of the paper. The result is a permutation, and arranging
-    it again changes nothing.
+    Groups by `source_id` follow each other in the order of their best rank, and the chunks of a
+    group in the order of the source. For one long source this is equation 2 of the paper. The
+    result is a permutation, and sorting it again changes nothing.
     """
     group: dict[str, int] = {}
 
@@ -120,10 +114,9 @@ def order_preserving(documents: Sequence[Document]) -> list[Document]:
 
 
 class BM25Pool:
-    """Documents in memory, ready to be scored by BM25 on title and text for one query after another.
+    """Documents in memory that BM25 scores on title and text.
 
-    Document frequencies are those of the pool itself, or of the corpus behind it when its
-    `statistics` are given.
+    Document frequencies are those of the pool, or of its corpus if `statistics` are given.
     """
 
     def __init__(
@@ -132,30 +125,31 @@ class BM25Pool:
         statistics: TermStatistics | None = None,
         parts: Callable[[Document], tuple[str, str]] = title_and_text,
     ) -> None:
-        """Take the terms of the documents; `parts` gives their titles and texts."""
+        """Index the documents; `parts` gives their titles and texts."""
         self._documents = documents
         self._statistics = statistics
         terms = [tokenize(titled_text(*parts(document))) for document in documents]
         self._held = [set(document) for document in terms]
-        # BM25Okapi divides by the mean length.
-        self._okapi = _Okapi(terms, k1=BM25_K1, b=BM25_B) if any(terms) else None
-        if self._okapi and statistics is not None and statistics.average_length > 0:
-            self._okapi.avgdl = statistics.average_length
+        # BM25Okapi divides by the mean length, which is 0 without any term.
+        self._okapi = BM25Okapi(terms, k1=BM25_K1, b=BM25_B) if any(terms) else None
+        if self._okapi:
+            self._okapi.idf = {}
+            if statistics is not None and statistics.average_length > 0:
+                self._okapi.avgdl = statistics.average_length
 
     def scores(self, query: str) -> list[float]:
-        """Return the score of each document, in the order of the pool; 0 where no term of the query occurs."""
+        """Return the score of each document, 0 without a term of the query, in order."""
         terms = tokenize(query)
         if self._okapi is None or not terms:
             return [0.0] * len(self._held)
-        # Only now, as corpus statistics are looked up on disk and a query has few of the pool's
-        # terms.
+        # Looked up only now, because corpus statistics are on disk and a query has few terms.
         for term in terms:
             if term not in self._okapi.idf and any(term in document for document in self._held):
                 self._okapi.idf[term] = self._rarity(term)
         return [float(score) for score in self._okapi.get_scores(terms)]
 
     def search_terms(self, query: str, k: int, filters: Filters = NO_FILTERS) -> list[Document]:
-        """Return the `k` best documents of those with any term of a query, best first, with `rank` and `score`."""
+        """Return the `k` best documents with a term of the query, with `rank` and `score`."""
         refuse_filters(filters, "A list of documents")
         scored = zip(self._documents, self.scores(query), strict=True)
         return ranked(
@@ -163,10 +157,9 @@ class BM25Pool:
         )
 
     def coverage(self, query: str) -> tuple[NDArray[np.bool_], NDArray[np.float64]]:
-        """Return which document holds which distinct term of a query (n, t), and the terms' rarity (t,).
+        """Return which document has which distinct term (n, t), and the terms' rarity (t,).
 
-        Rarity is the inverse document frequency that BM25 weighs by, in the corpus where its
-        statistics are known.
+        Rarity is the inverse document frequency of BM25, in the corpus if its statistics are known.
         """
         terms = list(dict.fromkeys(tokenize(query)))
         holds = np.array(
@@ -178,8 +171,8 @@ class BM25Pool:
     def _rarity(self, term: str) -> float:
         """Return Lucene's inverse document frequency, which is always positive.
 
-        BM25Okapi's own is zero or negative for a term that half of the documents hold, as most
-        terms of the query are in a pool of 8 to 64 documents that a retriever chose for it.
+        BM25Okapi's own is zero or negative for a term of half of the documents, which is usual in a
+        pool of 8 to 64 documents that a retriever selected.
         """
         if self._statistics is None:
             n, count = len(self._held), sum(term in document for document in self._held)
@@ -188,16 +181,9 @@ class BM25Pool:
         return math.log(1 + (n - count + 0.5) / (count + 0.5))
 
 
-class _Okapi(BM25Okapi):  # type: ignore[misc]
-    """Okapi BM25 without document frequencies of its own: the pool sets them."""
-
-    def _calc_idf(self, nd: dict[str, int]) -> None:
-        pass
-
-
 @dataclass(frozen=True)
 class TwoRankings:
-    """The n documents retrieved for a question, in the dense ranking's order, as both rankings score them."""
+    """The n documents retrieved for a question, in dense order, scored by both rankings."""
 
     dense: NDArray[np.float64]
     """The dense ranking's scores (n,), best first."""
@@ -206,18 +192,17 @@ class TwoRankings:
     rarity: NDArray[np.float64]
     """Inverse document frequency (t,) of each distinct term of the question."""
     holds: NDArray[np.bool_]
-    """Whether a document holds a term (n, t)."""
+    """Whether a document has a term (n, t)."""
     question: str = ""
-    """As it was asked; its distinct terms are those of `rarity` and `holds`."""
+    """The question."""
 
     @classmethod
     def of(
         cls, query: str, documents: Sequence[Document], statistics: TermStatistics | None = None
     ) -> Self:
-        """Score retrieved documents, which carry the dense ranking's scores, by BM25 as well.
+        """Score retrieved documents, which carry dense scores, by BM25 as well.
 
-        `statistics` as in `BM25Pool`. Raises InputError without documents, or when one has no
-        score.
+        `statistics` as in `BM25Pool`. Raises InputError without documents or without scores.
         """
         if not documents:
             raise InputError("There are no documents to measure: retrieve some first.")
@@ -246,10 +231,10 @@ SIGNALS = (
     "names_in_top",
     "asks_for_description",
 )
-"""The signals that a calibration is fitted on, by name: few, as labelled questions are few.
+"""Names of the signals that a calibration is fitted on.
 
-Chosen by forward selection, each data set left out in turn, over the questions of the benchmark of
-the preflight.
+Chosen by forward selection, leaving out each data set in turn, on the questions of the preflight's
+benchmark.
 """
 _DESCRIBE = re.compile(r"describe|explain|define|what is the (role|function|mechanism)")
 
@@ -257,19 +242,18 @@ _DESCRIBE = re.compile(r"describe|explain|define|what is the (role|function|mech
 def measure(rankings: TwoRankings) -> dict[str, float]:
     """Return all signals by name.
 
-    The top is the dense ranking's first three, which the spotlight reaches, and the rest what
-    stands below; where nothing does, the last document.
+    The top is the first three documents of the dense ranking; the rest are the documents below, or
+    the last document.
 
-    - coverage: the best share of the question's terms, weighted by rarity, that a document holds;
-      in the top, and below it over that.
-    - bm25: BM25's best score below the top over its best in the top, as a share of the best.
-    - dense: the first document's score over the mean of the rest, and over the second's; the
-      third's over the last's.
+    - coverage: the largest share of the question's terms in a document, weighted by rarity, in the
+      top, and in the rest minus the top.
+    - bm25: BM25's best score in the rest minus the top's, as a share of the best.
+    - dense: the first score minus the mean of the rest, and minus the second; the third minus the
+      last.
     - query: the logarithm of one plus the number of distinct terms; their mean rarity.
-    - names: the share of the question's names that a document of the top holds, 1 without names. A
-      name has a capital or a digit, as BRCA1 and Dravet have, and is not the question's first word.
-    - asks_for_description: 1 where the question asks to describe something, or for its role or
-      mechanism.
+    - names: the share of the question's names (with a capital or digit, such as BRCA1, but not the
+      first word) that a document of the top has; 1 without names.
+    - asks_for_description: 1 if the question asks for a description, a role or a mechanism.
     """
     dense, bm25, rarity, holds = rankings.dense, rankings.bm25, rankings.rarity, rankings.holds
     rest = slice(min(SPOTLIGHT, len(dense) - 1), None)

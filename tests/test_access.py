@@ -89,8 +89,8 @@ def test_names_stand_for_places_and_the_first_is_the_default() -> None:
 @pytest.mark.parametrize(
     ("environment", "message"),
     [
-        ({"BRIEFCONTEXT_BASES": "a=/x,a=/y"}, "has no name of its own"),
-        ({"BRIEFCONTEXT_BASES": "a="}, "or no place"),
+        ({"BRIEFCONTEXT_BASES": "a=/x,a=/y"}, "is not NAME=PLACE"),
+        ({"BRIEFCONTEXT_BASES": "a="}, "is not NAME=PLACE"),
         ({"BRIEFCONTEXT_BASES": "=/x"}, "Write NAME=PLACE"),
         ({"BRIEFCONTEXT_DOCUMENTS": "/no/such/folder"}, "'/no/such/folder' is no folder"),
     ],

@@ -45,7 +45,11 @@ def run(request: pytest.FixtureRequest) -> Any:
         events: list[Any] = []
         for mode, part in parts:
             events += (
-                answer_tokens.of(part) if mode == "messages" else [part] if mode == "custom" else []
+                answer_tokens.read(part)
+                if mode == "messages"
+                else [part]
+                if mode == "custom"
+                else []
             )
         return events, words, by_mode["values"][-1]["answer"]
 
@@ -155,7 +159,7 @@ def test_nothing_is_streamed_where_nobody_listens(
 
 
 def test_another_models_messages_are_no_part_of_the_answer() -> None:
-    assert list(AnswerTokens().of((AIMessageChunk("Aspirin"), {"langgraph_node": "model"}))) == []
+    assert list(AnswerTokens().read((AIMessageChunk("Aspirin"), {"langgraph_node": "model"}))) == []
 
 
 def test_a_cached_answer_comes_in_one_piece(

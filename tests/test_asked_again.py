@@ -140,7 +140,7 @@ def test_the_second_answers_tokens_take_the_place_of_the_first_ones(
     settings = Settings(route="vanilla", max_retries=0)
     tokens = AnswerTokens()
     parts: Any = built.stream({"question": QUESTION}, context=settings, stream_mode="messages")
-    told = [token for part in parts for token in tokens.of(part)]
+    told = [token for part in parts for token in tokens.read(part)]
     last = "".join(token["text"] for token in told if token["attempt"] == told[-1]["attempt"])
     assert told[-1]["attempt"] == 2
     assert last.startswith("Point holds [")

@@ -49,7 +49,7 @@ def test_questions_are_answered_by_their_passages() -> None:
 def test_a_question_whose_words_stand_in_no_passage_is_mapped() -> None:
     answer = graph.invoke({"question": "What is the capital of France?"})["answer"]
     assert answer["route"] == "map_reduce"
-    assert "no term of the question stands in any of the documents" in answer["preflight"]["reason"]
+    assert "no term of the question occurs in any of the documents" in answer["preflight"]["reason"]
 
 
 @needs_weights

@@ -149,7 +149,7 @@ def test_none_of_them_is_nothing_to_answer_from_and_not_a_search(
     assert (answer["route"], answer["abstained"]) == ("abstain", True)
     assert (
         answer["text"]
-        == "No document was given with this question, so there is nothing to answer from."
+        == "No document was given with this question. There is nothing to answer from."
     )
     assert server.calls == []
 

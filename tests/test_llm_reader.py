@@ -266,7 +266,7 @@ def test_a_direct_answer_gives_text_choice_and_grounded_quotes(
     assert draft["choice"] == "A"
     assert [quote["text"] for quote in draft["quotes"]] == [WORDS]
     assert messages(draft, "quote_not_found") == [
-        "1 of 2 quotes do not stand in the documents and were dropped."
+        "1 of 2 quotes are not in the documents and were dropped."
     ]
 
 

@@ -137,7 +137,7 @@ def test_an_abstention_does_not_claim_that_what_was_not_read_has_nothing(
     answer = ask(chat_model, make_documents(6))
     assert answer["abstained"]
     count = len(answer["extractions"])
-    assert f"of {count} partitions of the documents 1 could not be read" in answer["text"]
+    assert f"of {count} partitions 1 could not be read" in answer["text"]
     assert any("doc-5" in message for message in messages(answer, "partition_failed"))
 
 

@@ -111,7 +111,7 @@ def test_tokens_of_a_thought_are_not_those_of_the_answer(
         ASKED, context=Settings(route="vanilla"), stream_mode=["messages", "values"]
     ):
         if mode == "messages":
-            heard += [(token["text"], token["attempt"]) for token in tokens.of(part)]  # type: ignore[arg-type]
+            heard += [(token["text"], token["attempt"]) for token in tokens.read(part)]  # type: ignore[arg-type]
         else:
             answer = part.get("answer", {}).get("text")  # type: ignore[union-attr]
     assert heard == told
@@ -146,8 +146,8 @@ def test_what_is_told_in_pieces_is_what_the_whole_reply_says(text: str, cuts: li
         AnswerTokens(),
         [AIMessageChunk(text[start:end]) for start, end in itertools.pairwise(places)],
     )
-    told = [token for piece in pieces for token in tokens.of((piece, {"stage": "reduce"}))]
-    told += tokens.of((AIMessage(""), {"stage": "reduce"}))
+    told = [token for piece in pieces for token in tokens.read((piece, {"stage": "reduce"}))]
+    told += tokens.read((AIMessage(""), {"stage": "reduce"}))
     said = "".join(token["text"] for token in told if token["attempt"] == told[-1]["attempt"])
     whole = without_reasoning(text)
     assert said == whole or not whole.strip()

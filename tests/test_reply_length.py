@@ -30,7 +30,7 @@ def test_a_pages_reply_that_is_too_long_ends_with_an_error() -> None:
     told = [json.loads(line) for line in body.splitlines()]
     assert len(body) < MOST_BYTES
     assert [line["event"] for line in told] == ["documents"] * 3 + ["error"]
-    assert told[-1]["message"] == "What comes back is longer than 16 MiB. Ask for fewer documents."
+    assert "16 MiB" in told[-1]["message"]
     assert made == 4
 
 

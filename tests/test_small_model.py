@@ -146,7 +146,7 @@ def test_the_answer_is_streamed(chat: ChatOpenAI, small_model: OpenAIServer) -> 
         {"question": QUESTION}, context=Settings(route="vanilla"), stream_mode=modes
     ):
         if mode == "messages":
-            words += "".join(event["text"] for event in tokens.of(part))
+            words += "".join(event["text"] for event in tokens.read(part))
         else:
             answer = part.get("answer")
     assert words.split() == answer["text"].split() != []

@@ -411,7 +411,10 @@ async def test_a_node_with_keys_of_its_own_calls_the_graph(
     events = [part["event"] for _, mode, part in parts if mode == "custom"]
     tokens = AnswerTokens()
     streamed = "".join(
-        token["text"] for _, mode, part in parts if mode == "messages" for token in tokens.of(part)
+        token["text"]
+        for _, mode, part in parts
+        if mode == "messages"
+        for token in tokens.read(part)
     )
     assert events == [
         "retrieved",

@@ -1,4 +1,4 @@
-"""`briefcontext ask` and `prompts`: an answer over a knowledge base or one file, and the prompts that models get."""
+"""`briefcontext ask` and `briefcontext prompts`."""
 
 import logging
 import re
@@ -30,7 +30,7 @@ def ask(
         str | None,
         typer.Option(
             metavar="FILE",
-            help="Ask the questions of a .jsonl file, or of a data set as KIND:PATH; print a line of JSON for each.",
+            help="File or data set (KIND:PATH) of questions; prints a line of JSON for each.",
         ),
     ] = None,
     at_once: Annotated[
@@ -104,7 +104,7 @@ def prompts(
         typer.Argument(metavar="DIR", help="Folder to write them to; made where it is missing."),
     ],
 ) -> None:
-    """Write the bundled prompts to a folder, to be changed there and given with --prompts."""
+    """Write the bundled prompts to a folder, to edit and pass with --prompts."""
     from briefcontext.prompts import BUNDLED
 
     files = {folder / f"{name}.txt": text for name, text in sorted(BUNDLED.texts.items())}
@@ -122,7 +122,7 @@ def prompts(
 
 
 def _ask_many(data_set: str, settings: "Settings", at_once: int) -> int:
-    """Print each question's `id` with its answer, or with the `error` of its calls; return the exit code."""
+    """Print a line of JSON for each question, its answer or its error; return the exit code."""
     from briefcontext.commands.progress import run_all
     from briefcontext.evaluation.data_sets import load_data_set
     from briefcontext.graphs.state import Input
@@ -144,7 +144,7 @@ def _ask_many(data_set: str, settings: "Settings", at_once: int) -> int:
 
 
 def _question_and_options(words: list[str], options: list[str]) -> tuple[str, dict[str, str]]:
-    """Tell the question from options: `--options A=yes B=no` leaves B=no among the words."""
+    """Separate the question from options: `--options A=yes B=no` leaves B=no among the words."""
     more = [word for word in words if options and _OPTION.fullmatch(word)]
     rest = [word for word in words if word not in more]
     choices = assignments([*options, *more], "Option", "LETTER=TEXT, for example A=yes")

@@ -1,4 +1,4 @@
-"""`briefcontext index`: from files to a knowledge base, with progress and a count of every record."""
+"""`briefcontext index`: build a knowledge base from files, with progress and counts."""
 
 import json
 import time
@@ -28,7 +28,7 @@ LISTED_REJECTS = 3
 
 
 class ProgressBars(Progress):
-    """A bar for each source on standard error; a line for each twentieth if that is not a terminal."""
+    """A bar for each source on standard error, or a line at each 5% if it is not a terminal."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         console = Console(stderr=True)
@@ -46,14 +46,14 @@ class ProgressBars(Progress):
         self._printed = 0
 
     def show(self, progress: "BuildProgress") -> None:
-        """Show how far the build is."""
+        """Show the progress of the build."""
         name = progress.source or "finishing"
         if name not in self._sources:
             for earlier in self._sources.values():
                 self.update(earlier, completed=self._tasks[earlier].total)
             title = f"{escape(Path(name).name)} ({progress.source_number}/{progress.source_count})"
             self._sources[name] = self.add_task(title, total=progress.size, counted="")
-        # The passages are those of all sources so far, and so is the time.
+        # Passages and time are those of all sources so far.
         elapsed = self._clock() - self._begun
         rate = progress.vectors / elapsed if elapsed else 0
         speed = f"{counted(progress.counts.read, 'record')}, {rate:,.0f} passages/s"
@@ -80,13 +80,13 @@ def index(
         ),
     ] = None,
     format: Annotated[
-        str, typer.Option(help="Format of the sources. Default: told from each file.")
+        str, typer.Option(help="Format of the sources. Default: by each file.")
     ] = "auto",
     field: Annotated[
         list[str] | None,
         typer.Option(
             metavar="FIELD=COLUMN",
-            help="Column of JSON lines or CSV that holds a field: --field id=doc --field text=body.",
+            help="Column of a field in JSON lines or CSV: --field id=doc --field text=body.",
         ),
     ] = None,
     loader: Annotated[
@@ -97,15 +97,13 @@ def index(
     ] = None,
     loader_arguments: Annotated[
         list[str] | None,
-        typer.Option(
-            "--loader-arg", metavar="NAME=VALUE", help="What the loader takes besides the file."
-        ),
+        typer.Option("--loader-arg", metavar="NAME=VALUE", help="Another argument of the loader."),
     ] = None,
     chunk_tokens: Annotated[
         int | None,
         typer.Option(
             min=1,
-            help="Cut documents into chunks of about so many tokens. Default: 128 for whole texts, else none.",
+            help="Tokens per chunk. Default: 128 for whole texts, else no chunks.",
         ),
     ] = None,
     on: Annotated[
@@ -126,7 +124,7 @@ def index(
         ),
     ] = False,
 ) -> None:
-    """Build a knowledge base from documents, or update one. A build that was stopped goes on where it was."""
+    """Build or update a knowledge base. The same command resumes a stopped build."""
     from briefcontext.knowledge import build_knowledge_base, load_encoder
     from briefcontext.knowledge.build import check_build, place_to_build, remove_records
     from briefcontext.knowledge.build.files import gone_records
@@ -144,7 +142,7 @@ def index(
         loader_arguments=values(loader_arguments or []),
         limits=ReadLimits(max_seconds, max_memory),
     )
-    # All that can be refused is refused before weights are loaded, or downloaded.
+    # Check everything before weights are loaded or downloaded.
     manifest = Manifest.latest(place)
     own = DEFAULT_ENCODER if manifest is None else manifest.encoder.name
     name = own if encoder is None else full_name(encoder)
@@ -156,7 +154,7 @@ def index(
         )
     gone = gone_records(kb, paths, sources)
     if gone and sync:
-        # Records that a file of several shares with one that is gone come back.
+        # A record may also be in another file, which is then read again.
         several = [source for source in sources if getattr(source, "document_id", None) is None]
         remove_records(kb, gone, reread=several)
         synced = build_knowledge_base(sources, kb, encoder=loaded, on=on)
@@ -177,7 +175,7 @@ def index(
 def _first_rejects(
     report: "BuildReport", skipped: "list[SkippedFile]", place: "Place"
 ) -> list[dict[str, str]]:
-    """Return the first rows on rejected records of files that were read now."""
+    """Return the first rejected records of the files that were read now."""
     from briefcontext.knowledge.build.draft import REJECTS_FILE
 
     read = {source.name for source in report.sources if source.counts.read > 0} - {
@@ -212,7 +210,7 @@ def _print_report(
         say_line(
             "Updated are records that replaced others with the same id, whichever file those were "
             "of: where they are "
-            "other documents, --field id=COLUMN names ids of their own."
+            "other documents, --field id=COLUMN names other ids."
         )
     if counts.unchanged:
         say_line(

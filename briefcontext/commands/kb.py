@@ -1,4 +1,4 @@
-"""`briefcontext kb`: looking into a knowledge base, and taking documents out of it."""
+"""`briefcontext kb`: inspect a knowledge base, and remove documents."""
 
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
@@ -27,7 +27,7 @@ def _help_without_command(context: typer.Context) -> None:
 
 @kb.command()
 def info(folder: Folder, as_json: AsJSON = False) -> None:
-    """Show what a knowledge base holds and how it was made."""
+    """Show the contents of a knowledge base and how it was made."""
     from briefcontext.knowledge.knowledge_base import knowledge_base_info
 
     known = knowledge_base_info(folder)
@@ -57,7 +57,7 @@ def info(folder: Folder, as_json: AsJSON = False) -> None:
 
 @kb.command("list")
 def list_documents(folder: Folder, as_json: AsJSON = False) -> None:
-    """Show the documents that it holds, by their ids."""
+    """List the documents by id."""
     from briefcontext.knowledge.knowledge_base import KnowledgeBase
 
     with KnowledgeBase.open(folder) as base:
@@ -79,7 +79,7 @@ def remove(
     folder: Folder,
     ids: Annotated[list[str], typer.Argument(metavar="ID…", help="As kb list shows them.")],
 ) -> None:
-    """Take documents out; one whose file is indexed again comes back."""
+    """Remove documents. Indexing the file of one again adds it again."""
     from briefcontext.knowledge.build import remove_records
 
     report = remove_records(folder, ids)
@@ -102,7 +102,7 @@ def search(
     as_json: AsJSON = False,
     **given: Any,
 ) -> None:
-    """Show the passages that rank highest."""
+    """Show the best passages for a query."""
     from briefcontext.chains.plain_text import describe_passage
     from briefcontext.commands.report import print_passages
     from briefcontext.graphs.resources import RESOURCES
@@ -116,14 +116,14 @@ def search(
         print_json([describe_passage(document) for document in found])
         return
     if not found:
-        other = f"No passage was found. Try other words, or --method dense; kb info {folder} tells what it holds."
+        other = "No passage was found. Try other words, or --method dense."
         say_line(filters.without_passage() if filters else other)
     print_passages(found)
 
 
 @kb.command()
 def sources(folder: Folder) -> None:
-    """Show documents, tokens and lengths by source, as the paper's tables of its corpus do."""
+    """Show documents, tokens and lengths by source, as in the paper's tables of its corpus."""
     from briefcontext.evaluation.experiments.corpus import corpus_tables
     from briefcontext.knowledge.knowledge_base import KnowledgeBase
 
@@ -134,7 +134,7 @@ def sources(folder: Folder) -> None:
 
 @kb.command()
 def verify(folder: Folder) -> None:
-    """Check that passages, vectors and terms fit together."""
+    """Check that passages, vectors and terms are consistent."""
     from briefcontext.knowledge.knowledge_base import KnowledgeBase
 
     with KnowledgeBase.open(folder) as base:

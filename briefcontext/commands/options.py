@@ -1,4 +1,4 @@
-"""Options that commands share, and the settings made of them."""
+"""Options that commands share, and the settings made from them."""
 
 import json
 from collections.abc import Callable
@@ -27,7 +27,7 @@ SETTINGS: dict[str, tuple[Any, Any]] = {
         str,
         source_option(
             "--kb",
-            help="Folder of a knowledge base, or pubmed: for live PubMed. Default: the bundled demo.",
+            help="Folder of a knowledge base, or pubmed: for live PubMed. Default: demo.",
         ),
     ),
     "document": (
@@ -36,9 +36,7 @@ SETTINGS: dict[str, tuple[Any, Any]] = {
     ),
     "model": (
         str,
-        model_option(
-            help="Chat model as provider:model, such as openai:gpt-4o-mini. Default: none; passages are shown."
-        ),
+        model_option(help="Chat model, such as openai:gpt-4o-mini. Default: none, shows passages."),
     ),
     "extract_model": (
         str,
@@ -53,9 +51,7 @@ SETTINGS: dict[str, tuple[Any, Any]] = {
     ),
     "verify_model": (
         str,
-        model_option(
-            help="Another model for that: provider:model or cross-encoder:NAME. Default: the same."
-        ),
+        model_option(help="Model for it: provider:model or cross-encoder:NAME. Default: the same."),
     ),
     "temperature": (
         float,
@@ -63,7 +59,7 @@ SETTINGS: dict[str, tuple[Any, Any]] = {
     ),
     "max_output_tokens": (
         int,
-        model_option(help="The most tokens of a reply. Default: the provider's own."),
+        model_option(help="Limit of reply tokens. Default: the provider's own."),
     ),
     "model_arguments": (
         list[str],
@@ -80,7 +76,7 @@ SETTINGS: dict[str, tuple[Any, Any]] = {
     ),
     "prompts": (
         str,
-        model_option(metavar="DIR", help="Folder of prompts in place of the bundled ones."),
+        model_option(metavar="DIR", help="Folder of prompts to use instead of the bundled ones."),
     ),
     "route": (
         str,
@@ -110,18 +106,16 @@ SETTINGS: dict[str, tuple[Any, Any]] = {
         str,
         reading_option(
             metavar="iou|calibrated|FILE",
-            help="Decide by the rankings' overlap, the base's calibration, or one in a file. Default: iou.",
+            help="Overlap, the base's calibration, or a calibration file. Default: iou.",
         ),
     ),
     "retrieval": (
         str,
-        reading_option(
-            help="Find documents by dense, bm25 or hybrid. Default: dense; with --document hybrid."
-        ),
+        reading_option(help="Search by dense, bm25 or hybrid. Default: hybrid."),
     ),
     "cross_encoder": (
         str,
-        reading_option(help="Re-rank what was found: medcpt, or the folder of a cross-encoder."),
+        reading_option(help="Cross-encoder that reranks: medcpt, or a folder."),
     ),
     "years": (
         str,
@@ -131,29 +125,27 @@ SETTINGS: dict[str, tuple[Any, Any]] = {
         list[str],
         filter_option(
             "--type",
-            help="Only this study type, or PubMed's publication type, or one of several: --type 'randomized trial'.",
+            help="Only this study or publication type: --type 'randomized trial'.",
         ),
     ),
     "journals": (
         list[str],
-        filter_option(
-            "--journal", help="Only this journal, or one of several, by title or abbreviation."
-        ),
+        filter_option("--journal", help="Only this journal, by title or abbreviation."),
     ),
     "mesh": (
         list[str],
-        filter_option("--mesh", help="Only under this MeSH heading, or one of several."),
+        filter_option("--mesh", help="Only under this MeSH heading."),
     ),
     "languages": (
         list[str],
-        filter_option("--language", help="Only in this language, or one of several: eng or en."),
+        filter_option("--language", help="Only in this language: eng or en."),
     ),
     "include_retracted": (
         bool,
-        filter_option("--include-retracted", help="Use retracted articles, too, labelled."),
+        filter_option("--include-retracted", help="Use retracted articles, with a label."),
     ),
 }
-"""Type and option of each setting that commands take. `ask` takes all. None if not given."""
+"""Type and option of each setting; None if not given."""
 _MODEL_ARGUMENTS = {
     "temperature": "temperature",
     "max_output_tokens": "max_output_tokens",
@@ -163,9 +155,7 @@ _MODEL_ARGUMENTS = {
 
 Host = Annotated[
     str,
-    server_option(
-        help="Address to listen on. Any but this machine's own needs a token; one is made."
-    ),
+    server_option(help="Address to listen on. Other than loopback, a token is required."),
 ]
 Port = Annotated[
     int, server_option(min=0, max=65535, help="Port to listen on; 0 takes a free one.")
@@ -173,13 +163,13 @@ Port = Annotated[
 Token = Annotated[
     str | None,
     server_option(
-        envvar="BRIEFCONTEXT_TOKEN", help="What clients must send; better given by the variable."
+        envvar="BRIEFCONTEXT_TOKEN", help="Token that clients must send. The variable is safer."
     ),
 ]
 
 
 def takes(*settings: str) -> Callable[[_Command], _Command]:
-    """Give a command the options of these settings, whose values it gets by their names as `**given`."""
+    """Add the options of settings to a command, which gets their values as `**given`."""
     of_settings = [
         Parameter(
             name, Parameter.KEYWORD_ONLY, default=None, annotation=Annotated[kind | None, option]
@@ -197,10 +187,10 @@ def takes(*settings: str) -> Callable[[_Command], _Command]:
 
 
 def settings_of(**given: Any) -> "Settings":
-    """Make settings of the options that a command takes; those not given are None or empty, and keep their defaults.
+    """Return the settings of a command's options. Options without a value keep their defaults.
 
     Raises:
-        InputError: a value out of its range, a document beside a knowledge base.
+        InputError: A value out of range, or a document with a knowledge base.
     """
     from pydantic import ValidationError
 
@@ -249,7 +239,7 @@ def assignments(given: list[str], what: str, form: str) -> dict[str, str]:
 
 
 def values(given: list[str]) -> dict[str, Any] | None:
-    """Read arguments of a model or a loader: numbers, truth values and objects as JSON has them, else words."""
+    """Read arguments of a model or a loader: JSON values, or else text."""
     values: dict[str, Any] = {}
     for name, value in assignments(given, "Argument", "NAME=VALUE, for example top_p=0.9").items():
         try:

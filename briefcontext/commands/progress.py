@@ -1,4 +1,4 @@
-"""Running a question from the command line, with live progress on standard error."""
+"""Running questions from the command line, with progress on standard error."""
 
 import asyncio
 import time
@@ -25,10 +25,10 @@ from briefcontext.graphs.state import Input
 
 
 class ProgressLines:
-    """Says on standard error what is going on, and shows the answer as it grows; nothing where that is no terminal.
+    """Shows the progress and the growing answer on standard error, if it is a terminal.
 
     Args:
-        console: another place to say it.
+        console: Another console.
     """
 
     def __init__(self, console: Console | None = None) -> None:
@@ -47,7 +47,7 @@ class ProgressLines:
         self._status.stop()
 
     def show(self, event: Event | AnswerToken) -> None:
-        """Tell of a step of the graph, or show a piece of its answer."""
+        """Show a step of the graph, or a piece of its answer."""
         if not self.live:
             return
         if event["event"] == "answer_token":
@@ -68,23 +68,22 @@ class ProgressLines:
             self._status.update(escape(printable_line(doing)))
 
     def _show_token(self, event: AnswerToken) -> None:
-        """Show the answer as it grows, in place of what is being done; it goes when the checked answer is printed."""
+        """Show the growing answer, which the checked answer replaces."""
         if event["attempt"] != self._attempt:
             self._answer, self._attempt = "", event["attempt"]
         self._answer += event["text"]
-        # No more than fits: the status line is drawn anew each time, and what has left the screen
-        # cannot be.
+        # The status line is drawn again each time, which works only for text on the screen.
         room = max(1, self.console.height - 4) * self.console.width // 2
         self._status.update(escape(printable(self._answer.strip()[-room:])))
 
 
 def event_words(event: Event) -> tuple[str, str]:
-    """Say what is done, and what is being done now."""
+    """Return the words for the finished step and for the current one."""
     match event["event"]:
         case "encoding":
             return (
                 "",
-                f"Encoding the document for all questions: {event['passages']} of {event['total']} passages",
+                f"Encoding the document: {event['passages']} of {event['total']} passages",
             )
         case "rewritten":
             return f"asked as: {event['question']}", "Retrieving…"
@@ -101,7 +100,8 @@ def event_words(event: Event) -> tuple[str, str]:
             return f"partition {event['index'] + 1} of {event['partitions']}: {result}", ""
         case "partition_failed":
             return (
-                f"partition {event['index'] + 1} of {event['partitions']}: not read, {event['error']}",
+                f"partition {event['index'] + 1} of {event['partitions']}: "
+                f"not read, {event['error']}",
                 "",
             )
         case "reducing":
@@ -123,7 +123,7 @@ class RunCost(BaseCallbackHandler):
     """Counts the steps and the model calls of a run, for the message on an interruption."""
 
     run_inline = True
-    """Calls are counted as they start, and not when a thread is free for it."""
+    """Count calls when they start, not when a thread is free."""
 
     def __init__(self) -> None:
         self._began = time.monotonic()
@@ -132,7 +132,7 @@ class RunCost(BaseCallbackHandler):
         self._usage: dict[UUID, Mapping[str, Any] | None] = {}
 
     def show(self, event: Event) -> None:
-        """Note a step of the graph."""
+        """Record a step of the graph."""
         match event["event"]:
             case "retrieved" | "route_decided":
                 self._steps[event["event"]] = event_words(event)[0]
@@ -144,18 +144,18 @@ class RunCost(BaseCallbackHandler):
     def on_chat_model_start(
         self, serialized: Any, messages: Any, *, run_id: UUID, **_: Any
     ) -> None:
-        """Note a model call."""
+        """Record a model call."""
         self._usage[run_id] = None
 
     def on_llm_end(self, response: LLMResult, *, run_id: UUID, **_: Any) -> None:
-        """Note the tokens of a call; a reply from the cache was no call."""
+        """Record the tokens of a call. A reply from the cache is not a call."""
         message = getattr(response.generations[0][0], "message", AIMessage(""))
         self._usage[run_id] = message.usage_metadata or {}
         if from_cache(message):
             del self._usage[run_id]
 
     def on_llm_error(self, error: BaseException, *, run_id: UUID, **_: Any) -> None:
-        """Note a failed call; a cancelled one counts as dropped."""
+        """Record a failed call. A cancelled one counts as dropped."""
         if isinstance(error, Exception):
             self._usage[run_id] = {}
 
@@ -180,16 +180,16 @@ class RunCost(BaseCallbackHandler):
 
 
 def run(question: Input, settings: Settings) -> dict[str, Any]:
-    """Run the graph, show its progress, and return its `answer` and the `ranking` that it was read from.
+    """Run the graph with progress; return its `answer` and `ranking`.
 
     Raises:
-        BriefContextError: the input, the set-up or a model call is at fault.
-        Interrupted: Ctrl-C; the message has the steps, and the calls that were dropped.
+        BriefContextError: Bad input or set-up, or a failed model call.
+        Interrupted: Ctrl-C. The message has the steps and the dropped calls.
     """
     cost = RunCost()
     try:
         with ProgressLines() as lines:
-            # The graph's synchronous side would wait for the threads that read the partitions.
+            # The graph's synchronous side would wait for the threads of the extractions.
             return wait_for(_run(question, settings, lines, cost))
     except KeyboardInterrupt:
         raise Interrupted(str(cost)) from None
@@ -202,18 +202,18 @@ def run_all(
     at_once: int,
     show: Callable[[int, dict[str, Any] | ModelCallError], None],
 ) -> None:
-    """Run the graph on several questions side by side.
+    """Run the graph on several questions at a time.
 
     Args:
-        questions: the graph's inputs.
-        settings: the settings of all of them.
-        at_once: how many run at the same time.
-        show: called with the place and the state of each question, or the error of its model
-            calls, in the order of the questions.
+        questions: Inputs of the graph.
+        settings: Settings of all questions.
+        at_once: Number of concurrent questions.
+        show: Called in the order of the questions with the place and the state of each, or the
+            error of its model calls.
 
     Raises:
-        BriefContextError: a question or the set-up cannot be used.
-        Interrupted: Ctrl-C; the calls in flight are dropped.
+        BriefContextError: A question or the set-up cannot be used.
+        Interrupted: Ctrl-C. The calls in flight are dropped.
     """
     cost = RunCost()
     console = Console(stderr=True, highlight=False)
@@ -265,7 +265,7 @@ async def _run(
     options: Any = {"context": settings, "stream_mode": modes, "output_keys": ["answer", "ranking"]}
     async for mode, part in graph.astream(question, {"callbacks": [cost]}, **options):
         if mode == "messages":
-            for token in tokens.of(part):
+            for token in tokens.read(part):
                 lines.show(token)
         elif mode == "custom":
             cost.show(part)

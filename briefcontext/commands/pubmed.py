@@ -1,4 +1,4 @@
-"""`briefcontext pubmed`: a knowledge base of PubMed, built from NCBI's files and kept up to date."""
+"""`briefcontext pubmed`: a knowledge base of PubMed from NCBI's files."""
 
 import time
 from collections.abc import Sequence
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 
 FILTERS = ("years", "publication_types", "journals", "mesh", "languages")
 READ_RATE = 2_100
-"""Records a second that are read, matched with vectors and written on two cores (benchmarks/pubmed.py)."""
+"""Records per second on two cores: read, match with vectors and write (benchmarks/pubmed.py)."""
 ENCODE_RATES = {"e5": 1.2}
-"""Abstracts a second that an encoder embeds on two cores, as far as it was measured."""
+"""Abstracts per second that an encoder embeds on two cores."""
 DOWNLOAD_RATE = 10e6
-"""Bytes a second that the plan assumes for the network."""
+"""Bytes per second that the plan assumes for the network."""
 BYTES_PER_RECORD = 3_100
 CHUNK_RECORDS = 1_000_000
 
@@ -55,7 +55,7 @@ def _help_without_command(context: typer.Context) -> None:
 
 @pubmed.command()
 def plan(kb: Base = "pubmed-kb", encoder: Encoder = None, embeddings: Embeddings = False) -> None:
-    """Show the files at NCBI, and the download, disk and time that a base takes. Nothing is written."""
+    """Show NCBI's files, and the download, disk and time for a base. Nothing is written."""
     from briefcontext.knowledge.pubmed.releases import BASELINE, UPDATES, finished_releases
     from briefcontext.knowledge.store.manifest import Manifest, open_place
 
@@ -119,7 +119,7 @@ def build(
     keep: Keep = None,
     **given: Any,
 ) -> None:
-    """Build a base from the baseline and the updates. The same command finishes a build that was stopped."""
+    """Build a base from the baseline and the updates. The same command resumes a stopped build."""
     from briefcontext.knowledge.build import place_to_build
     from briefcontext.knowledge.pubmed.releases import BASELINE, UPDATES, Options
 
@@ -142,7 +142,7 @@ def build(
 
 @pubmed.command()
 def update(kb: Base, keep: Keep = None) -> None:
-    """Add the update files that NCBI published since, each once."""
+    """Add the update files that NCBI published since."""
     from briefcontext.knowledge.build import place_to_build
     from briefcontext.knowledge.pubmed.releases import (
         UPDATES,
@@ -187,7 +187,7 @@ def _index(
     options: "Options",
     encoder: str | None,
 ) -> None:
-    """Index files that the base does not have, and print a line for each."""
+    """Index new files, and print a line for each."""
     from briefcontext.commands.index import DEFAULT_ENCODER
     from briefcontext.knowledge.build import build_knowledge_base, check_build
     from briefcontext.knowledge.encoders import load_encoder
@@ -217,7 +217,7 @@ def _due(manifest: "Manifest | None", releases: Sequence["Release"]) -> int:
 
 
 class _Progress:
-    """Prints a line for each file that was read."""
+    """Prints a line for each finished file."""
 
     def __init__(self, files: int) -> None:
         self._files, self._read, self._records = files, 0, 0
@@ -225,7 +225,7 @@ class _Progress:
         self._began = time.monotonic()
 
     def show(self, source: "ReleaseSource") -> None:
-        """Print what was read, how fast, and the time that is left."""
+        """Print the records, the speed and the remaining time."""
         self._read += 1
         self._records += source.read
         self.left_out += source.left_out
@@ -245,7 +245,8 @@ def _print_report(report: "BuildReport", left_out: int) -> None:
         for name in ("indexed", "updated", "unchanged", "deleted", "rejected")
     ]
     say_line(
-        f"{counted(counts.read, 'record')} read = {' + '.join(parts)}; {left_out:,} more left out by the filters"
+        f"{counted(counts.read, 'record')} read = {' + '.join(parts)}; "
+        f"{left_out:,} more left out by the filters"
     )
     say_line(f"{report.path} holds {counted(report.passages, 'passage')}.")
     if counts.rejected:

@@ -1,4 +1,4 @@
-"""`briefcontext serve` and `briefcontext mcp`: the page and the tools, on this machine only unless told otherwise."""
+"""`briefcontext serve` and `briefcontext mcp`, by default for this machine only."""
 
 import secrets
 import socket
@@ -11,7 +11,7 @@ from briefcontext.commands import options as shared
 from briefcontext.errors import InputError, needing
 
 MAX_CONNECTIONS = 512
-"""More get a 503."""
+"""Limit of connections; others get status 503."""
 MAX_HEADER_BYTES = 64 * 1024
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ def serve(
     token: shared.Token = None,
     **given: Any,
 ) -> None:
-    """Open a page to ask on: what is read, how, and every citation in its passage."""
+    """Serve a page to ask questions and check every citation in its passage."""
     with needing("page", "The page needs the packages starlette and uvicorn"):
         import_module("starlette")
         import_module("uvicorn")
@@ -71,7 +71,7 @@ def serve(
 
 
 def open_resources(settings: "Settings") -> None:
-    """Open what the settings name before anybody asks: what is wrong is told now, and the first answer is quick."""
+    """Open the resources now, so that errors appear at once and the first answer is quick."""
     from briefcontext.graphs.resources import RESOURCES
 
     RESOURCES.reader(settings)
@@ -104,8 +104,7 @@ def mcp(
     from briefcontext.graphs.resources import RESOURCES
     from briefcontext.mcp_server import build_server, http_app
 
-    # What is wrong with what they name is told now. An encoder is loaded when it is needed: some
-    # clients wait briefly.
+    # Report errors now. The encoder is loaded on demand, because some clients wait only briefly.
     RESOURCES.searched(settings)
     if settings.model or settings.extract_model or settings.prompts:
         RESOURCES.reader(settings)
@@ -123,9 +122,9 @@ def mcp(
 
 
 def access_token(given: str | None, host: str) -> str | None:
-    """Return the token that clients must send: the one given, none on an address of this machine's own, or a new one.
+    """Return the token that clients must send: the given one or a new one.
 
-    Raises InputError when the one given cannot be used.
+    A loopback address needs none. Raises InputError if the given one cannot be used.
     """
     from briefcontext.guard import checked_tokens, is_loopback
 
@@ -136,7 +135,7 @@ def access_token(given: str | None, host: str) -> str | None:
 
 
 def _listen(host: str, port: int) -> socket.socket:
-    """Listen on a host and a port, 0 for any free one. Raises InputError when that cannot be done."""
+    """Listen on a host and a port, 0 for any free one. Raises InputError if that fails."""
     try:
         family, _, _, _, place = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         return socket.create_server(place[:2], family=family)
@@ -156,7 +155,7 @@ def _address(listener: socket.socket, host: str) -> str:
 
 
 def _run(app: "ASGIApp", listener: socket.socket) -> None:
-    """Serve until interrupted. No header sets the client's address, which counts without a token."""
+    """Serve until interrupted. No header may change the client's address."""
     import uvicorn
 
     from briefcontext.connections import Connection

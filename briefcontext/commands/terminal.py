@@ -1,4 +1,4 @@
-"""The terminal: words of documents and models made safe for it, JSON, counts in plain English, and how commands end."""
+"""Terminal output: text without control characters, JSON, and the end of commands."""
 
 import json
 import os
@@ -12,8 +12,8 @@ import typer
 EXIT_FAILED = 1
 EXIT_INTERRUPTED = 130
 
-# Control characters but tab and line feed, what turns the direction of writing, what is not seen,
-# and lone surrogates.
+# Control characters except tab and line feed, direction marks, invisible characters and lone
+# surrogates.
 _UNPRINTABLE = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\ud800-\udfff"
     "\U000e0000-\U000e007f]"
@@ -21,12 +21,12 @@ _UNPRINTABLE = re.compile(
 
 
 def printable(text: str) -> str:
-    """Return a text that a terminal shows and never obeys: control characters are spelled out, as JSON does it."""
+    """Return a text with control characters spelled out, as JSON does it."""
     return _UNPRINTABLE.sub(lambda found: json.dumps(found[0])[1:-1], text)
 
 
 def printable_line(text: str) -> str:
-    """Do as `printable` does, and return one line."""
+    """Return a printable text on one line."""
     return " ".join(printable(text).split())
 
 
@@ -36,27 +36,26 @@ def say(text: str) -> None:
 
 
 def say_line(text: str, indent: int = 0) -> None:
-    """Print a text as one line, behind so many blanks."""
+    """Print one line with an indent."""
     typer.echo(f"{' ' * indent}{printable_line(text)}")
 
 
 def print_json(value: object) -> None:
-    """Print a value as JSON, and nothing else."""
+    """Print a value as JSON."""
     typer.echo(json.dumps(value, ensure_ascii=False, default=str))
 
 
 class Interrupted(BaseException):
-    """A Ctrl-C, with what was done until then.
+    """A Ctrl-C, with a message on the finished steps.
 
-    typer would make an exit code of a KeyboardInterrupt, and drop its message.
+    typer would convert a KeyboardInterrupt to an exit code and drop its message.
     """
 
 
 def end_now(message: str) -> NoReturn:
-    """Say that the command was interrupted, and end the process.
+    """Print that the command was interrupted, and end the process.
 
-    A thread that loads a model's weights cannot be stopped, and would not let the interpreter end
-    in the usual way.
+    A thread that loads a model's weights cannot be stopped, and would keep the interpreter alive.
     """
     with suppress(OSError, ValueError):
         typer.echo(message, err=True)

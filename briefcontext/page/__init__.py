@@ -1,1 +1,1 @@
-"""The page: ask in a browser, watch the route being taken, and check the answer against its sources."""
+"""The page: ask in a browser, watch the route, and check the answer against its sources."""

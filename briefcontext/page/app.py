@@ -1,4 +1,4 @@
-"""The page's web application: static files, what the page needs to know, and questions answered as they go."""
+"""The page's web application: static files, facts for the form, and streamed answers."""
 
 import asyncio
 from collections.abc import Mapping
@@ -34,10 +34,10 @@ from briefcontext.page.reading import MOST_PAGES
 from briefcontext.page.uploads import MOST_BODY_BYTES, MOST_BYTES, kinds, read_file, run_over
 
 SECURITY_HEADERS: Mapping[str, str] = {
-    # Trusted Types close the ways by which a text could become markup, also those that nobody
-    # thought of.
+    # Trusted Types prevent text from becoming markup.
     "Content-Security-Policy": (
-        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
+        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; "
+        "connect-src 'self'; "
         "base-uri 'none'; form-action 'none'; frame-ancestors 'none'; "
         "require-trusted-types-for 'script'; trusted-types 'none'"
     ),
@@ -65,18 +65,18 @@ def create_app(
     graph: CompiledStateGraph[Any, Any, Any, Any] = ready_made,
     uploads: bool = False,
 ) -> Starlette:
-    """Make the page, an ASGI application that is served alone, behind its guard.
+    """Return the page as a guarded ASGI application.
 
     Args:
-        settings: what every question is answered with: knowledge base, model, limits. People on the
-            page may choose how to read (`choices.py`), and nothing that names a file or a model.
-        token: what a client must send as a Bearer token, or several, with spaces between. Without
-            one, only this machine may ask.
-        graph: a graph of your own, from `build_graph`.
-        uploads: whether people may ask over a file of theirs, which is kept nowhere.
+        settings: Settings of every question: knowledge base, model, limits. Visitors choose those
+            of `choices.py`, never a file or a model.
+        token: Bearer token of clients, or several, separated by spaces. Without one, only this
+            machine is served.
+        graph: Another graph, from `build_graph`.
+        uploads: Whether visitors may ask about a file of theirs, which is not stored.
 
     Raises:
-        InputError: the token cannot be used, or `uploads` on a system without limits for a process.
+        InputError: The token cannot be used, or `uploads` on a system without limits for a process.
     """
     tokens = () if token is None else checked_tokens(token)
     large = {_ASK_FILE: MOST_BODY_BYTES} if uploads else {}
@@ -85,7 +85,7 @@ def create_app(
 
 
 def open_paths() -> set[str]:
-    """Return the paths of the page's files, which are the same for everybody and hold nothing."""
+    """Return the paths of the page's files, which are public."""
     return {"/", *(f"/{name}" for name in _assets())}
 
 
@@ -96,7 +96,7 @@ def create_page(
     guard: Middleware | None = None,
     uploads: bool = False,
 ) -> Starlette:
-    """Make the page for an application that guards it, to be mounted below any path; see `create_app`."""
+    """Return the page for an application that guards it, to mount at any path: see `create_app`."""
     if uploads and find_spec("resource") is None:  # Windows.
         raise InputError(
             "Files of visitors cannot be read on this system: it has no limits of time and memory "
@@ -165,7 +165,7 @@ def create_page(
 
 
 class _SecurityHeaders:
-    """Tells the browser with every reply to run and load nothing but the page's own files."""
+    """Restricts the browser to the page's own files, with every reply."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -187,7 +187,7 @@ def _explain(request: Request, error: Exception) -> Response:
 
 
 def _assets() -> dict[str, Response]:
-    """Return the page's files by name, as they are sent."""
+    """Return the page's files by name."""
     found = {
         file: _MEDIA_TYPES.get(PurePath(file.name).suffix)
         for file in files("briefcontext.page").iterdir()
@@ -200,7 +200,7 @@ def _assets() -> dict[str, Response]:
 
 
 def _over_one_file(settings: Settings) -> Settings:
-    """Return the settings as they are for a document; what is for knowledge bases is at its default."""
+    """Return the settings for a document, with defaults for those of knowledge bases."""
     models = settings.model_dump(exclude={"years", *LABELLED, "knowledge_base", "preflight"})
     return type(settings)(
         **{**models, "retrieval": "hybrid", "route": "order_preserving", "document": None}
@@ -208,7 +208,7 @@ def _over_one_file(settings: Settings) -> Settings:
 
 
 def _about(settings: Settings, own: bool, uploads: bool) -> dict[str, Any]:
-    """Say what the page shows before a question is asked; `own`: of a graph of the caller's own."""
+    """Return the facts for the form; `own` means another graph."""
     demo = not own and settings.document is None and settings.knowledge_base == DEMO
     examples = demo_questions() if demo else ()
     return {
@@ -228,7 +228,7 @@ def _about(settings: Settings, own: bool, uploads: bool) -> dict[str, Any]:
 
 
 def _source(settings: Settings) -> str:
-    """Name what is read; of a path, only the last part, since folders are nobody's business."""
+    """Return the name of the collection; for a path, only the last part."""
     if settings.document is not None:
         return f"the document {PurePath(settings.document).name}"
     if settings.knowledge_base == DEMO:
@@ -239,7 +239,7 @@ def _source(settings: Settings) -> str:
 
 
 def _size_and_labels(settings: Settings) -> tuple[str | None, dict[str, list[str]]]:
-    """Say how much is read, of when, and what it can be filtered by, as far as that is known now."""
+    """Return the size and date of the collection, and the labels to filter by, if known."""
     try:
         return RESOURCES.size(settings), RESOURCES.labels(settings)
     except BriefContextError:
@@ -247,7 +247,7 @@ def _size_and_labels(settings: Settings) -> tuple[str | None, dict[str, list[str
 
 
 def _question(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Check a question, its options, and those that it is a follow-up to: what the graph takes."""
+    """Check a question, its options and its earlier questions; return the graph's input."""
     asked = check_question(given.get("question"), given.get("options"))
     return {
         "question": asked["text"],
@@ -260,7 +260,7 @@ async def _read_json(request: Request) -> Mapping[str, Any]:
     """Read a JSON object.
 
     Raises:
-        HTTPException: it is none (400).
+        HTTPException: The body is not an object (400).
     """
     given = read_json(await request.body())
     if not isinstance(given, dict):

@@ -1,4 +1,4 @@
-"""The settings that a visitor of the page may choose; none names a file or model of the server."""
+"""Settings that a visitor of the page may choose, without files and models."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, get_args
@@ -35,10 +35,9 @@ _COUNTS = ("top_k", "partition_size")
 
 
 def describe(settings: Settings, labels: Mapping[str, Sequence[str]]) -> list[dict[str, Any]]:
-    """Describe the choices for a form: `name`, `label`, `description`, `type`, `default`, bounds and values.
+    """Describe the choices for a form by name, label, description, type, default and bounds.
 
-    One document has nothing to filter by. `labels` are frequent ones of the knowledge base, of the
-    kinds that it has.
+    A document has no filters. `labels` are frequent ones of the knowledge base.
     """
     properties = Settings.model_json_schema()["properties"]
     filters = () if settings.document is not None else ("years", "publication_types", *labels)

@@ -1,4 +1,4 @@
-"""A run of the graph as lines of JSON, one for each step, that a browser reads as they come."""
+"""A run of the graph as lines of JSON for a browser."""
 
 import json
 import logging
@@ -24,15 +24,15 @@ Line = dict[str, Any]
 _log = logging.getLogger(__name__)
 
 MOST_BYTES = 16 * 1024 * 1024
-"""The most that is sent in answer to one question."""
+"""Limit of bytes for one question's reply."""
 _MOST_CHARACTERS = 500_000
-"""Of a whole source: about 80,000 words."""
+"""Limit of characters of a whole source, about 80,000 words."""
 _TOO_LONG: Line = {
     "event": "error",
     "kind": "ReplyTooLong",
-    "message": f"What comes back is longer than {MOST_BYTES // 1024**2} MiB. Ask for fewer documents.",
+    "message": f"The reply exceeds {MOST_BYTES // 1024**2} MiB. Ask for fewer documents.",
 }
-UNEXPECTED = "Something went wrong that was not foreseen. The log of the server says what."
+UNEXPECTED = "Unexpected error. See the server's log."
 
 
 async def run(
@@ -42,13 +42,12 @@ async def run(
     *,
     ranking: str = "retrieved",
 ) -> AsyncGenerator[Line]:
-    """Answer a question, given as the graph takes it, and tell of each step.
+    """Answer a question, and yield each step.
 
-    Besides the graph's own events and the answer's tokens (`graphs/events.py`) there are:
+    These events are added to those of the graph and the answer's tokens (`graphs/events.py`):
     `documents` (all that were retrieved), `preflight` (both rankings), `partitions` (the ids of
-    each one's documents), `extraction` (what one gave), and at the end `answer`, or else one
-    `error` with its kind and message. `ranking` is how the page calls the documents' order. The
-    answer is sent once, after its verification.
+    each one's documents), `extraction`, and finally `answer` or `error` with its kind and message.
+    `ranking` is the page's name of the documents' order. The answer follows its verification.
     """
     parts: Any = graph.astream(
         question, context=settings, stream_mode=["custom", "messages", "updates"]
@@ -58,7 +57,7 @@ async def run(
     try:
         async for mode, part in parts:
             if mode == "messages":
-                for token in tokens.of(part):
+                for token in tokens.read(part):
                     yield dict(token)
             elif mode == "updates":
                 for update in filter(lambda each: isinstance(each, Mapping), part.values()):
@@ -107,7 +106,7 @@ def _told(update: Mapping[str, Any], ranking: str) -> Iterator[Line]:
 
 
 def listed(documents: Sequence[Document]) -> Line:
-    """Return the passages of a source as the page shows them, as far as they are not too long together."""
+    """Return the passages of a source, up to the limit of characters."""
     shown = fitting(documents, _MOST_CHARACTERS)
     return {
         "passages": [describe_passage(document) for document in shown],
@@ -116,7 +115,7 @@ def listed(documents: Sequence[Document]) -> Line:
 
 
 class JSONLines(Response):
-    """Sends lines as they are made, up to a length. Cancelled when the client has gone, it stops making them."""
+    """Sends lines as they come, up to a length. When the client leaves, it cancels their source."""
 
     media_type = "application/x-ndjson"
 
@@ -133,8 +132,7 @@ class JSONLines(Response):
         )
         async with aclosing(self._lines) as lines:
             async for line in lines:
-                # ASCII throughout: half a surrogate pair in a model's words could not be encoded
-                # otherwise.
+                # ASCII, because lone surrogates in a model's words cannot be encoded otherwise.
                 body = json.dumps(line, default=str).encode("ascii") + b"\n"
                 left -= len(body)
                 if left < 0:

@@ -1,7 +1,7 @@
-"""Reads one file of a stranger's in a process of its own, which may be ended at any time, and may crash.
+"""Reads one uploaded file in a separate process, which may be killed or crash.
 
-It takes `{"name": …, "content": …}`, the file in base64, from its standard input, and writes the
-document, or what is wrong with the file, as JSON. No file that has a name is made.
+The standard input is `{"name": …, "content": …}` with the file in base64. The standard output is
+the document, or an error, as JSON. No named file is created.
 """
 
 import json
@@ -20,9 +20,9 @@ from briefcontext.knowledge.sources.source import Entry, only_document
 
 MOST_PAGES = 200
 MOST_CHARACTERS = 300_000
-"""About 50,000 words, which one core encodes in half a minute."""
+"""Limit of about 50,000 words, which one core encodes in half a minute."""
 SECONDS = 30
-"""To read a file."""
+"""Seconds to read a file."""
 _MOST_MEMORY = 2 * 1024**3
 
 
@@ -30,7 +30,7 @@ def read_document(name: str, content: bytes) -> Document:
     """Return the one document of a file.
 
     Raises:
-        BriefContextError: it cannot be read, holds several or none, or is too long.
+        BriefContextError: The file is unreadable or too long, or does not contain one document.
     """
     document = only_document(name, _entries(name, content))
     pages = document.metadata.get("page_count", 0)
@@ -58,10 +58,10 @@ def _entries(name: str, content: bytes) -> Iterator[Entry]:
 
 
 def main() -> None:
-    """Read what stands in the standard input."""
+    """Read the file in the standard input."""
     import resource  # Not there on Windows, where no page takes files.
 
-    # What a process had in memory when it crashed is not written to a file.
+    # A crash must not write the memory to a file.
     limits = {resource.RLIMIT_CPU: SECONDS, resource.RLIMIT_CORE: 0}
     if sys.platform != "darwin":  # macOS has no limit of memory.
         limits[resource.RLIMIT_AS] = _MOST_MEMORY
@@ -70,12 +70,12 @@ def main() -> None:
     given = json.load(sys.stdin)
     try:
         document = read_document(given["name"], b64decode(given["content"], validate=True))
-        told = {"text": document.page_content, "metadata": document.metadata, "id": document.id}
+        output = {"text": document.page_content, "metadata": document.metadata, "id": document.id}
     except BriefContextError as error:
-        told = {"error": str(error)}
+        output = {"error": str(error)}
     except ValueError:
-        told = {"error": f"{given['name']} did not arrive whole: it is not base64."}
-    json.dump(told, sys.stdout)
+        output = {"error": f"{given['name']} is incomplete, because it is not base64."}
+    json.dump(output, sys.stdout)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""A visitor's own file: read by a process of its own, encoded in memory, and forgotten with its question."""
+"""A visitor's file: read in a separate process, encoded in memory, and never stored."""
 
 import asyncio
 import json
@@ -17,7 +17,7 @@ from langchain_core.runnables import RunnableConfig
 from pydantic import Field, SkipValidation
 
 from briefcontext.errors import InputError
-from briefcontext.graphs.events import tell_encoding
+from briefcontext.graphs.events import emit_encoding
 from briefcontext.graphs.graph import build_graph
 from briefcontext.graphs.resources import OF_SEARCH, RESOURCES
 from briefcontext.graphs.settings import Settings
@@ -31,28 +31,28 @@ from briefcontext.retrievers.ranking_retriever import RankingRetriever
 
 MOST_BYTES = 8 * 1024 * 1024
 MOST_BODY_BYTES = MOST_BYTES // 3 * 4 + 256 * 1024
-"""Of a file in base64, and its question."""
+"""Limit of a body with a file in base64 and its question."""
 _KINDS = (
     *(".pdf", ".docx", ".html", ".htm", ".txt", ".md", ".nxml", ".xml"),
     *(".epub", ".odt", ".pptx", ".rtf", ".tex"),
 )
 _AT_ONCE = asyncio.Semaphore(2)
-"""Files that are read at once, of all visitors together."""
+"""Limit of files that are read at a time, over all visitors."""
 _ENVIRONMENT = ("LANG", "LC_ALL", "PATH", "PYTHONPATH", "TMPDIR")
-"""What a process that reads a stranger's file knows of this one's; keys of models are not among it."""
+"""Environment of the reading process, without keys of models."""
 
 
 def kinds() -> list[str]:
-    """Return how the names of files end that can be read here."""
+    """Return the suffixes of readable files."""
     missing = [ENDINGS[format] for format, package in NEEDED.items() if not find_spec(package)]
     return [kind for kind in _KINDS if not any(kind in endings for endings in missing)]
 
 
 async def read_file(given: object, seconds: float = SECONDS) -> Document:
-    """Read the file that came with a question, `{"name": …, "content": …}`, the content in base64.
+    """Read the file of a question, `{"name": …, "content": …}`, the content in base64.
 
     Raises:
-        InputError: it is none that can be read, too large, or takes too long.
+        InputError: The file is unreadable, too large, or takes too long.
     """
     name, content = (
         (given.get("name"), given.get("content")) if isinstance(given, Mapping) else (None, None)
@@ -64,29 +64,29 @@ async def read_file(given: object, seconds: float = SECONDS) -> Document:
         and len(name) <= 200
     ):
         raise InputError(
-            'There is no file to answer from. Send {"file": {"name": "…", "content": "…"}}, in base64.'
+            'The file is missing. Send {"file": {"name": "…", "content": "…"}}, in base64.'
         )
     name = PurePath(name).name
     if PurePath(name).suffix.lower() not in kinds():
         raise InputError(
-            f"{name} is of no kind that can be read here: {', '.join(kinds())}. Save it as one of these."
+            f"The format of {name} is not supported. Save it as one of {', '.join(kinds())}."
         )
     if len(content) > MOST_BYTES // 3 * 4 + 4:
         raise InputError(f"{name} is larger than {MOST_BYTES // 1024**2} MiB. Give a part of it.")
     async with _AT_ONCE:
-        told = await _told_of(json.dumps({"name": name, "content": content}).encode(), seconds)
-    if told is None:
+        output = await _output_of(json.dumps({"name": name, "content": content}).encode(), seconds)
+    if output is None:
         raise InputError(
             f"{name} could not be read in {seconds} seconds and the memory for it. It may be "
             f"damaged."
         )
-    if "error" in told:
-        raise InputError(told["error"])
-    return Document(id=told["id"], page_content=told["text"], metadata=told["metadata"])
+    if "error" in output:
+        raise InputError(output["error"])
+    return Document(id=output["id"], page_content=output["text"], metadata=output["metadata"])
 
 
-async def _told_of(file: bytes, seconds: float) -> dict[str, Any] | None:
-    """Return what the process that reads a file says; None where it was ended, or crashed."""
+async def _output_of(file: bytes, seconds: float) -> dict[str, Any] | None:
+    """Return the output of the reading process; None if it was killed or crashed."""
     environment = {name: os.environ[name] for name in _ENVIRONMENT if name in os.environ}
     environment["OPENBLAS_NUM_THREADS"] = (
         "1"  # Each thread takes of the memory that the process may have.
@@ -97,8 +97,8 @@ async def _told_of(file: bytes, seconds: float) -> dict[str, Any] | None:
         written = await asyncio.to_thread(_written, reading, file, seconds)
     finally:
         reading.kill()  # The client may have left.
-    told: dict[str, Any] | None = json.loads(written) if reading.returncode == 0 else None
-    return told
+    output: dict[str, Any] | None = json.loads(written) if reading.returncode == 0 else None
+    return output
 
 
 def _written(reading: "Popen[bytes]", file: bytes, seconds: float) -> bytes:
@@ -110,12 +110,12 @@ def _written(reading: "Popen[bytes]", file: bytes, seconds: float) -> bytes:
 
 
 class _Upload(RankingRetriever):
-    """Retrieves from one document, which is encoded when it is first searched."""
+    """Retrieves from one document, which is encoded at its first search."""
 
     document: Document
     settings: Settings
     stopped: SkipValidation[threading.Event] = Field(default_factory=threading.Event)
-    """Set when nobody waits any more."""
+    """Set when the visitor has left."""
 
     @cached_property
     def encoded(self) -> LongDocumentRetriever:
@@ -124,8 +124,8 @@ class _Upload(RankingRetriever):
 
     def _go_on(self, passages: int, total: int) -> None:
         if self.stopped.is_set():
-            raise InputError("Nobody waits for an answer from this file.")
-        tell_encoding(passages, total)
+            raise InputError("The visitor has left.")
+        emit_encoding(passages, total)
 
     @property
     def ranks_by_bm25(self) -> bool:
@@ -141,7 +141,7 @@ class _Upload(RankingRetriever):
 async def run_over(
     document: Document, question: Mapping[str, Any], settings: Settings
 ) -> AsyncGenerator[Line]:
-    """Answer a question from a document as `run` does, and tell all its passages."""
+    """Answer a question from a document as `run` does, and yield all its passages."""
     upload = _Upload(name=str(document.id), document=document, settings=settings)
     try:
         graph = build_graph(retriever=upload, resources=RESOURCES)

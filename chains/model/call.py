@@ -1,4 +1,4 @@
-"""One call of a chat model, with retries, limits, structured output and a record of its usage."""
+"""Calls of a chat model, with retries, limits, structured output and a record of usage."""
 
 import asyncio
 import itertools
@@ -37,34 +37,35 @@ from briefcontext.prompts import BUNDLED, Prompts
 from briefcontext.retries import PassingError, retry_policy
 
 CHARACTERS_PER_TOKEN = 3.0
-"""Fewer than tokenizers take of English medical text (about 4), so that estimates are too high."""
+"""A low ratio (English medical text has about 4), so that token estimates are high."""
 MAX_WAIT = 60.0
-"""Seconds; the longest wait before a retry where the provider asks for none."""
+"""Longest wait before a retry in seconds, unless the provider asks for another."""
 MAX_ASKED_WAIT = 300.0
-"""Seconds; a call whose provider asks for a longer wait fails."""
+"""Longest wait in seconds that a provider may ask for; a longer one fails the call."""
 
 StructuredOutput = Literal["auto", "json_schema", "tools", "prompt"]
-"""How a model is asked for a record: `json_schema`: the provider holds it to the schema; `tools`: as the arguments of
-a function; `prompt`: by the prompt's words alone; `auto`: as LangChain's profile of the model
-says, `json_schema` where it says nothing."""
+"""How to request a record: `json_schema` (the provider enforces the schema), `tools` (arguments of
+a function), `prompt` (words only), or `auto` (by LangChain's profile of the model, else
+`json_schema`).
+"""
 
 
 @dataclass(frozen=True)
 class Request:
-    """A model call to be made."""
+    """A model call to make."""
 
     stage: str
     messages: Sequence[BaseMessage]
     record: type[BaseModel] | None = None
-    """What the reply is to be, as JSON; None for text."""
+    """Schema of a JSON reply; None for text."""
     partition: int | None = None
-    """Its index, where the call reads a partition."""
+    """Index of the partition that the call reads."""
     streamed: bool = False
-    """Whether the reply is the answer, whose tokens are streamed to who listens to the run's messages."""
+    """Whether the reply is the answer, whose tokens appear in the stream of messages."""
     again: bool = False
-    """Whether the answer is asked for once more, so that its tokens take the place of the first one's."""
+    """Whether this is the second request, whose tokens replace the first one's."""
     articles: Mapping[str, int] = field(default_factory=dict)
-    """Citation key to the number of an article, by which the tokens of an answer are numbered."""
+    """Citation key to article number, for numbering streamed tokens."""
 
     @property
     def characters(self) -> int:
@@ -77,16 +78,16 @@ class Reply:
     """A model's reply."""
 
     text: str
-    """Its words, or the arguments of the functions that it calls, as JSON; without reasoning in tags."""
+    """The words, or the arguments of function calls as JSON, without reasoning."""
     cut: Cut | None = None
-    """What cut the reply off; None for a whole one. To a request for a record, the text may then be empty."""
+    """What cut the reply off; None if it is whole. The text of a cut record may be empty."""
 
 
 class Model:
-    """A chat model, with its prompts and the way to call it.
+    """A chat model with its prompts.
 
     Raises:
-        ModelSetupError: it has no structured output of the kind that is asked for.
+        ModelSetupError: The model lacks the requested kind of structured output.
     """
 
     def __init__(
@@ -106,37 +107,37 @@ class Model:
         self._decided = structured_output != "auto"
         self._structured_output = structured_output if self._decided else _by_profile(self.chat)
         self._record_models: dict[type[BaseModel], Runnable[Any, Any]] = {}
-        # Where a run's messages are streamed, every call would be, and OpenAI's client then counts
-        # no tokens of a structured reply. So nothing is streamed but the answer.
+        # When a run's messages are streamed, LangChain streams every call, and OpenAI's client then
+        # counts no tokens of structured replies. So only the answer is streamed.
         self._whole = without_streaming(self.chat)
-        # A model told not to count the tokens of what it streams would keep them from the ledger.
+        # With stream_usage=False the model reports no tokens while streaming.
         self._streams = (
             self._whole is not self.chat and getattr(self.chat, "stream_usage", None) is not False
         )
 
     @property
     def max_input_tokens(self) -> int | None:
-        """The input window that LangChain's profile of the model states, in tokens; None where it is unknown."""
+        """The input window in tokens by LangChain's profile of the model; None if unknown."""
         window = (self.chat.profile or {}).get("max_input_tokens")
         return int(window) if window else None
 
     async def ask(self, request: Request, budget: CallBudget) -> Reply:
-        """Make a call, on the loop of all model calls, and make it again while that may help.
+        """Make a call on the loop of all model calls, with retries.
 
         Raises:
-            ModelSetupError: the provider refuses the key, or does not know the model or the
+            ModelSetupError: The provider refuses the key, or does not know the model or the
                 address.
-            ModelCallError: it failed for good.
+            ModelCallError: The call failed for good.
         """
         try:
             return await on_loop(self._ask(request, budget))
         except ModelError as error:
             kind = ModelCallError if isinstance(error, RefusedError) else type(error)
-            # Its cause may quote the key, and would be shown with it.
+            # The cause may quote the key.
             raise kind(redacted(str(error), self._keys)) from None
 
     async def _ask(self, request: Request, budget: CallBudget) -> Reply:
-        """Make a call; where its form is refused, as plain text, and so from then on if that is taken."""
+        """Make a call, and repeat it as plain text if the provider refuses its form."""
         model = self._model_for(request)
         try:
             return await self._call(request, model, budget)
@@ -160,9 +161,9 @@ class Model:
         return self._record_models[request.record]
 
     def _bound(self, record: type[BaseModel]) -> Runnable[Any, Any]:
-        """Return the model as it is asked for records."""
+        """Return the model bound to the schema."""
         method = "function_calling" if self._structured_output == "tools" else "json_schema"
-        # All in one piece: not every server follows references.
+        # Some servers do not resolve references, so the schema has none.
         schema = dereference_refs(record.model_json_schema())
         schema.pop("$defs", None)
         try:
@@ -177,7 +178,6 @@ class Model:
         return self._whole
 
     async def _call(self, request: Request, model: Runnable[Any, Any], budget: CallBudget) -> Reply:
-        """Make a call, and make it again while that may help."""
         tries = budget.max_retries + 1
         backoff = wait_random_exponential(multiplier=budget.retry_wait, max=MAX_WAIT)
         attempts = itertools.count(1)
@@ -196,12 +196,12 @@ class Model:
     async def _attempt(
         self, request: Request, model: Runnable[Any, Any], budget: CallBudget, attempt: int
     ) -> Reply:
-        """Make a call once, and record it."""
+        """Make and record a single call."""
         message: AIMessage | None = None
         started: float | None = None
         try:
             async with call_slot(self._limiter_key, budget.limits):
-                # A provider's own timeout bounds the gaps between bytes at best.
+                # A provider's timeout limits only the gaps between bytes.
                 async with asyncio.timeout(budget.timeout):
                     started = time.time()
                     reply = await model.ainvoke(list(request.messages), _config(request, attempt))
@@ -262,7 +262,7 @@ class Model:
 
 
 def _raw(reply: Any) -> AIMessage:
-    """Return a model's message, also from the form that structured output gives it."""
+    """Return the message of a reply with or without structured output."""
     message: AIMessage = reply["raw"] if isinstance(reply, dict) else reply
     return message
 
@@ -275,7 +275,7 @@ def _by_profile(chat: BaseChatModel) -> StructuredOutput:
 
 
 def _config(request: Request, attempt: int) -> RunnableConfig:
-    # A run of the node's own name would pass for the node, and its messages for the node's output.
+    # LangGraph takes a run with a node's name for that node's output.
     metadata: dict[str, Any] = {
         "stage": request.stage,
         "partition": request.partition,
@@ -285,6 +285,6 @@ def _config(request: Request, attempt: int) -> RunnableConfig:
         "again": request.again,
         **({"articles": dict(request.articles)} if request.articles else {}),
     }
-    # Where a run's messages are streamed, they are there for the answer.
+    # Only the answer appears in the stream of messages.
     tags = [] if request.streamed else ["nostream"]
     return {"tags": tags, "run_name": f"{request.stage} call", "metadata": metadata}

@@ -1,4 +1,4 @@
-"""What differs between chat models: how each is opened, what it is called, and what its errors mean."""
+"""Differences between chat models: how to open them, their names and their errors."""
 
 import re
 from importlib.util import find_spec
@@ -20,9 +20,9 @@ from briefcontext.errors import (
 from briefcontext.retries import PassingError, may_pass
 
 _MOST_TOKENS = {"ollama": "num_predict"}
-"""What integrations call the most tokens of a reply, where that is not LangChain's standard, max_tokens."""
+"""Names of the limit of reply tokens that differ from LangChain's max_tokens."""
 _ADDRESS_FIELD = re.compile(r"(?:_url|_base|endpoint)$")
-"""The names that LangChain's integrations give to the address: base_url, anthropic_api_url, groq_api_base, endpoint."""
+"""Fields of LangChain's integrations with the address: base_url, groq_api_base, endpoint."""
 
 
 def open_chat_model(
@@ -32,18 +32,18 @@ def open_chat_model(
     max_output_tokens: int | None = None,
     **kwargs: Any,
 ) -> BaseChatModel:
-    """Open a chat model by its LangChain name, `provider:model`, for example `openai:gpt-4o-mini`.
+    """Open a chat model by its LangChain name, `provider:model`, such as `openai:gpt-4o-mini`.
 
     Args:
-        name: provider and model.
-        cache: SQLite file that keeps replies, so that the same call is never paid for twice.
-        max_output_tokens: the most tokens of one reply; None: the provider's own.
-        kwargs: what the provider's class takes besides.
+        name: Provider and model.
+        cache: SQLite file that keeps replies, so that a call is paid for once.
+        max_output_tokens: Limit of reply tokens. Default: the provider's own.
+        kwargs: Other arguments of the provider's class.
 
     Raises:
-        ModelSetupError: the provider is unknown, or its key is missing.
-        MissingExtraError: the provider's integration package is not installed.
-        InputError: the cache cannot be opened.
+        ModelSetupError: The provider is unknown, or its key is missing.
+        MissingExtraError: The provider's integration package is not installed.
+        InputError: The cache cannot be opened.
     """
     from langchain.chat_models import init_chat_model
 
@@ -59,7 +59,7 @@ def open_chat_model(
         raise MissingExtraError(
             f"Model {name!r} needs a package that is not installed: pip install langchain-ollama"
         )
-    # The caller makes retries and counts them.
+    # BriefContext makes and counts retries itself.
     kwargs.setdefault("max_retries", 0)
     if max_output_tokens is not None:
         kwargs[_MOST_TOKENS.get(provider, "max_tokens")] = max_output_tokens
@@ -85,9 +85,10 @@ def open_chat_model(
 
 
 def counting_streamed_tokens(chat: BaseChatModel) -> BaseChatModel:
-    """Return a model that reports the tokens also of streamed replies, unless it was told to do otherwise.
+    """Return a model that also reports the tokens of streamed replies.
 
-    With a base URL of the user's own, an OpenAI client does so only when asked to.
+    A model that is configured otherwise is unchanged. With a base URL, OpenAI's client reports
+    them only on request.
     """
     undecided = (
         "stream_usage" in type(chat).model_fields and getattr(chat, "stream_usage", None) is None
@@ -96,7 +97,7 @@ def counting_streamed_tokens(chat: BaseChatModel) -> BaseChatModel:
 
 
 def without_streaming(chat: BaseChatModel) -> BaseChatModel:
-    """Return a model that never streams: the same one where it cannot, so that it may keep state of its own."""
+    """Return a model that never streams; the same object if it cannot stream."""
     kind = type(chat)
     streams = (
         kind._stream is not BaseChatModel._stream or kind._astream is not BaseChatModel._astream
@@ -105,20 +106,20 @@ def without_streaming(chat: BaseChatModel) -> BaseChatModel:
 
 
 def model_name(chat: BaseChatModel) -> str:
-    """Return what the provider calls the model."""
+    """Return the provider's name of the model."""
     return str(
         getattr(chat, "model_name", None) or getattr(chat, "model", None) or type(chat).__name__
     )
 
 
 def model_key(chat: BaseChatModel) -> str:
-    """Return what tells this model at its address from others, also where the environment sets the address."""
+    """Return a key for the model and its base URL."""
     return f"{type(chat).__name__} {model_name(chat)} {address(chat)}"
 
 
 def address(chat: BaseChatModel) -> str:
-    """Return the base URL that a model's calls go to; empty where that is not known."""
-    # OpenAI's client knows it also where the environment sets it; others have it in a field.
+    """Return the base URL of a model; empty if unknown."""
+    # OpenAI's client also knows the address from the environment; others have it in a field.
     fields = sorted(filter(_ADDRESS_FIELD.search, type(chat).model_fields))
     known = [getattr(getattr(chat, "root_client", None), "base_url", None)]
     known += [getattr(chat, name, None) for name in fields]
@@ -126,7 +127,7 @@ def address(chat: BaseChatModel) -> str:
 
 
 class RefusedError(ModelCallError):
-    """The provider refuses the form of a request, and may accept another."""
+    """The provider refuses the form of a request and may accept another one."""
 
 
 _SETUP_ERRORS = (langchain_errors.ModelAuthenticationError, langchain_errors.ModelNotFoundError)
@@ -134,10 +135,10 @@ _FORM_ERRORS = (NotImplementedError, langchain_errors.ModelInvalidRequestError)
 
 
 def failure(error: Exception, model: str) -> PassingError | ModelError:
-    """Return what an exception of a provider's client means, in the provider's own words.
+    """Convert an exception of a provider's client, with the provider's own message.
 
-    An error without an HTTP status is a broken connection, or a reply that the client cannot read:
-    it may pass. LangChain's typed errors say themselves whether they may.
+    An error without an HTTP status is a broken connection or an unreadable reply, which may pass.
+    LangChain's typed errors state whether a retry can help.
     """
     status = getattr(error, "status_code", None)
     words = one_line(error)

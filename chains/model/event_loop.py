@@ -1,7 +1,7 @@
-"""The background event loop on which all models are called, and the ways onto it.
+"""The background event loop for all model calls, and functions that run work on it.
 
-The connections of a model's client belong to one loop, while callers come from threads and from
-event loops that end.
+The connections of a model's client belong to one loop, but callers come from threads and from loops
+that end.
 """
 
 import asyncio
@@ -16,16 +16,16 @@ from briefcontext.errors import InputError
 T = TypeVar("T")
 
 _BLOCKING_CALLS = 256
-"""Threads for models and retrievers that have only a synchronous side."""
+"""Threads for models and retrievers without an asynchronous side."""
 _CLEANUP_SECONDS = 1.0
-"""The wait for interrupted work to end."""
+"""Seconds to wait for interrupted work to end."""
 
 
 def wait_for(work: Coroutine[Any, Any, T]) -> T:
-    """Run a coroutine on the loop, in this context, and wait for it; Ctrl-C cancels it.
+    """Run a coroutine on the loop, in this context, and wait for it. Ctrl-C cancels it.
 
     Raises:
-        InputError: this is the loop's own thread.
+        InputError: This is the loop's own thread.
     """
     if _running() is _event_loop():
         work.close()
@@ -56,7 +56,7 @@ async def on_loop(work: Coroutine[Any, Any, T]) -> T:
 
 
 async def together(works: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
-    """Await all coroutines to their end; return their results, or raise the first error."""
+    """Await all coroutines; return their results, or raise the first error."""
     results = await asyncio.gather(*works, return_exceptions=True)
     for result in results:
         if isinstance(result, BaseException):
@@ -65,7 +65,7 @@ async def together(works: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
 
 
 def _start(work: Coroutine[Any, Any, T]) -> tuple[Future[T], threading.Event]:
-    """Start a coroutine on the loop; a cancelled future is done before its work has ended."""
+    """Start a coroutine on the loop, with an event that is set when its work has ended."""
     ended = threading.Event()
 
     async def run() -> T:
@@ -92,7 +92,7 @@ class _LoopThread(threading.Thread):
 
     def run(self) -> None:
         while True:
-            # A task that raises one of these keeps it for its caller.
+            # The task keeps these exceptions for its caller.
             with suppress(KeyboardInterrupt, SystemExit):
                 self.loop.run_forever()
 
@@ -104,7 +104,7 @@ _starting = threading.Lock()
 def _event_loop() -> asyncio.AbstractEventLoop:
     global _thread
     with _starting:
-        # In a forked process no thread is alive but its own.
+        # In a forked process the loop's thread does not exist.
         if _thread is None or not _thread.is_alive():
             _thread = _LoopThread()
             _thread.start()

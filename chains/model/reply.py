@@ -1,4 +1,4 @@
-"""How a reply is read: whether it was cut off, without the thoughts before it, and as a record of JSON."""
+"""Reading a reply: cut-offs, reasoning, and JSON records."""
 
 import json
 import re
@@ -11,7 +11,9 @@ Cut = Literal["the token limit", "a content filter", "a broken connection"]
 """The reason why a reply was cut off."""
 
 _REASONS = ("finish_reason", "stop_reason", "stopReason", "done_reason", "incomplete_details")
-"""The usual name; Anthropic's; Bedrock's; Ollama's; that of OpenAI's Responses API."""
+"""Names of the finish reason: the usual one, Anthropic's, Bedrock's, Ollama's, and that of OpenAI's
+Responses API.
+"""
 _LIMITS = ("length", "tokens", "context_window")
 _FILTERS = ("filter", "safety", "prohibited", "guardrail", "refusal", "toxic")
 
@@ -27,9 +29,9 @@ def cut_off(message: BaseMessage) -> Cut | None:
     """Return why a reply was cut off, by its provider's finish reason; None for a whole one."""
     metadata = message.response_metadata
     if metadata == {"model_provider": "openai"}:
-        # The last piece of a stream has the reason.
+        # The last chunk of a stream has the reason.
         return "a broken connection"
-    # A stream may repeat the reason, which LangChain then joins.
+    # A stream may repeat the reason, and LangChain joins the repetitions.
     reason = " ".join(str(metadata.get(name, "")) for name in _REASONS).lower()
     if any(word in reason for word in _LIMITS):
         return "the token limit"
@@ -39,7 +41,7 @@ def cut_off(message: BaseMessage) -> Cut | None:
 
 
 def cut_warning(cut: Cut, what: str) -> str:
-    """Say that something was cut off, and how to mend it."""
+    """Return the message on a cut reply, with the remedy."""
     return f"{what} was cut off by {cut}, so that its end is missing. {_ADVICE[cut]}"
 
 
@@ -71,12 +73,12 @@ _TAG = re.compile(f"{_OPENING}|{_CLOSING}")
 def without_reasoning(text: str, *, unfinished: bool = False) -> str:
     """Return a reply without the reasoning at its beginning.
 
-    Later tags may be words of a document that is quoted. A closing tag without an opening one ends
-    a thought that the chat template began, unless the reply begins as JSON.
+    Later tags may be words of a quoted document. A closing tag without an opening one ends
+    reasoning that the chat template began, unless the reply begins as JSON.
 
     Args:
-        text: the reply. It is empty without its reasoning where that has no end.
-        unfinished: whether more of the reply comes, so that a tag that has begun is left out.
+        text: The reply. If its reasoning has no end, nothing remains.
+        unfinished: Leave out a tag that has only begun, because more of the reply follows.
     """
     if unfinished:
         begun = text.rfind("<")
@@ -94,7 +96,7 @@ def without_reasoning(text: str, *, unfinished: bool = False) -> str:
 
 
 def _end_of_thought(words: str) -> int:
-    """Return the end of the thought that begins a text; that of the text if the thought has none."""
+    """Return the end of the reasoning that begins a text, or the end of the text."""
     depth, last = 0, len(words)
     for tag in _TAG.finditer(words):
         depth += 1 if tag[0] == _OPENING else -1
@@ -105,36 +107,33 @@ def _end_of_thought(words: str) -> int:
 
 
 def reply_words(message: AIMessage) -> str:
-    """Return the arguments of the functions that a reply calls, else its text without reasoning, else its refusal.
-
-    Empty if all are blank.
-    """
+    """Return the arguments of function calls, else the text without reasoning, else the refusal."""
     calls = [json.dumps(call["args"], ensure_ascii=False) for call in message.tool_calls]
     calls += [call["args"] or "" for call in message.invalid_tool_calls]
     said = "\n".join(calls)
     if not said.strip():
         said = without_reasoning(message.text)
     if not said.strip():
-        # OpenAI's field beside an empty content.
+        # OpenAI's field next to an empty content.
         refusal = str(message.additional_kwargs.get("refusal") or "")
         said = f"NO ANSWER: {refusal}" if refusal.strip() else ""
     return said if said.strip() else ""
 
 
 _DECODER = json.JSONDecoder(strict=False)
-"""Takes line breaks within strings, too."""
+"""Also accepts line breaks within strings."""
 _BRACKET = re.compile(r"[{\[]")
 _OBJECT_BEGINS = re.compile(r'\{\s*"|\[\s*\{')
 
 
 def read_record(text: str, field: str, *, cut_off: bool = False) -> dict[str, Any]:
-    """Return the one JSON object of a text that has a field; it may stand in prose, a fence, a list or a wrapper.
+    """Return the one JSON object of a text that has a field.
 
-    Of a text that was cut off only an object that is all of it counts: what stands before the cut
-    may be an example, or the first of several.
+    It may be in prose, a fence, a list or a wrapper. A text that was cut off counts only if all of
+    it is one object: an object before the cut may be an example, or the first of several.
 
     Raises:
-        ValueError: there is none, there are several, or JSON is begun and not well formed.
+        ValueError: There is no object, there are several, or the JSON is malformed.
     """
     found = [
         record
@@ -162,8 +161,7 @@ def _values(text: str) -> Iterator[Any]:
         try:
             value, at = _decode(text, bracket.start())
         except ValueError:
-            # A brace in prose is passed over; an object that does not end well must not be read by
-            # its parts.
+            # Skip a brace in prose, but never read a malformed object by its parts.
             if _OBJECT_BEGINS.match(text, bracket.start()):
                 raise
             at = bracket.end()
@@ -179,7 +177,7 @@ def _decode(text: str, at: int) -> tuple[Any, int]:
 
 
 def _records_in(value: Any, field: str) -> list[dict[str, Any]]:
-    """Return the objects with the field: the value itself, what it lists, or the one thing that it wraps."""
+    """Return the objects with the field: the value, its items, or the only value that it wraps."""
     if isinstance(value, list):
         return [
             record

@@ -1,7 +1,7 @@
-"""A cache of model replies on disk, for experiments that are run again.
+"""A cache of model replies on disk, for repeated experiments.
 
-LangChain's own for SQLite, in langchain-community, is no longer developed, and hands out a reply's
-serialised form as its text when it cannot be read back.
+LangChain's SQLite cache in langchain-community is no longer developed, and returns an unreadable
+reply as its serialised text.
 """
 
 import hashlib
@@ -22,15 +22,15 @@ from briefcontext.chains.model.reply import cut_off, reply_words
 from briefcontext.errors import InputError, one_line
 
 _BUSY_SECONDS = 60.0
-"""How long to wait for other threads and processes that write to the file."""
+"""Seconds to wait for other writers of the file."""
 _OURS = int.from_bytes(b"BrCx")
-"""SQLite's application id, which tells our files from those of other programs."""
+"""SQLite's application id, which identifies these files."""
 _HEADER = 72
 """Bytes of SQLite's header up to the end of the application id, its last four."""
 
 
 _FROM_CACHE = "briefcontext_cache"
-"""In the metadata of a reply: whether it comes from this cache."""
+"""Key in the metadata of a reply from this cache."""
 
 
 def from_cache(message: BaseMessage) -> bool:
@@ -39,15 +39,14 @@ def from_cache(message: BaseMessage) -> bool:
 
 
 class ReplyCache(BaseCache):
-    """Keeps replies in an SQLite file, except those that were cut off or say nothing: another try may do better.
+    """Keeps replies in an SQLite file, except cut and empty ones, which a retry may improve.
 
     Args:
-        path: a file that this made before, or one that is not there yet.
-        model: what tells the model at its address from others, where the address is to be a part of
-            the key.
+        path: A new file, or one made by this class.
+        model: Key of the model and its address, if the address is a part of the key.
 
     Raises:
-        InputError: the file is another program's, or cannot be opened or made.
+        InputError: The file belongs to another program, or cannot be opened.
     """
 
     def __init__(self, path: str | Path, model: str = "") -> None:
@@ -68,7 +67,7 @@ class ReplyCache(BaseCache):
             )
 
     def _is_ours(self) -> bool:
-        """Read the header as bytes, since SQLite itself may change the file of another program as it opens it."""
+        """Read the header as bytes, because SQLite may change another program's file on opening."""
         if not self._path.is_file():
             return False
         with self._path.open("rb") as file:
@@ -76,7 +75,7 @@ class ReplyCache(BaseCache):
         return header.startswith(b"SQLite format 3\0") and header.endswith(_OURS.to_bytes(4))
 
     def _made(self) -> bool:
-        """Make the file whole and then link it into its place, so that of many that make it at a time one wins."""
+        """Create the whole file and link it into place, so that one of several writers wins."""
         self._path.parent.mkdir(parents=True, exist_ok=True)
         with TemporaryDirectory(dir=self._path.parent) as folder:
             unfinished = Path(folder) / "replies"
@@ -88,7 +87,7 @@ class ReplyCache(BaseCache):
         return self._is_ours()
 
     def lookup(self, prompt: str, llm_string: str) -> list[Generation] | None:
-        """Return the reply that was kept, or None."""
+        """Return the cached reply, or None."""
         with self._database() as database:
             row = database.execute(
                 "SELECT reply FROM replies WHERE key = ?", [self._key(prompt, llm_string)]
@@ -101,11 +100,10 @@ class ReplyCache(BaseCache):
         return [ChatGeneration(message=message) for message in messages]
 
     def update(self, prompt: str, llm_string: str, return_val: Sequence[Generation]) -> None:
-        """Keep a reply."""
         messages = [reply.message for reply in return_val if isinstance(reply, ChatGeneration)]
         if not all(map(_worth_keeping, messages)):
             return
-        # What a provider adds to a message need not be JSON, and nothing here reads it again.
+        # Additions of a provider need not be JSON, and nothing reads them.
         reply = json.dumps([message_to_dict(message) for message in messages], default=str)
         with self._database() as database:
             database.execute(
@@ -114,13 +112,13 @@ class ReplyCache(BaseCache):
             )
 
     def clear(self, **kwargs: Any) -> None:
-        """Forget all replies."""
+        """Delete all replies."""
         with self._database() as database:
             database.execute("DELETE FROM replies")
 
     @contextmanager
     def _database(self) -> Iterator[sqlite3.Connection]:
-        """Open the file for one transaction: a connection may not be shared between threads."""
+        """Open the file for one transaction, because threads may not share a connection."""
         with closing(sqlite3.connect(self._path, timeout=_BUSY_SECONDS)) as database, database:
             yield database
 

@@ -1,4 +1,4 @@
-"""Keys of providers, which no message may repeat: servers echo them in their errors."""
+"""Keys of providers, which no message may repeat: servers echo them in errors."""
 
 import re
 from collections.abc import Iterable
@@ -7,12 +7,12 @@ from langchain_core.language_models import BaseChatModel
 from pydantic import SecretStr
 
 MIN_KEY_CHARACTERS = 8
-"""A shorter one is a placeholder, such as `none`, for a server without keys."""
+"""Shorter keys are placeholders, such as `none`, for servers without keys."""
 _KEY = re.compile(
     r"(?<=bearer )\s*[^\s\"',;}\]]+|\b(?:sk|gsk|hf|nvapi|pplx|r8|xai)[-_][\w-]{8,}|\bAIza[\w-]{20,}",
     re.IGNORECASE,
 )
-"""The value of a bearer token, and the keys of well-known providers."""
+"""Bearer tokens, and the keys of well-known providers."""
 
 
 def keys_of(chat: BaseChatModel) -> list[str]:
@@ -23,7 +23,7 @@ def keys_of(chat: BaseChatModel) -> list[str]:
 
 
 def redacted(message: str, keys: Iterable[str] = ()) -> str:
-    """Return a message with `[key]` for each of the keys, and for what has a key's shape."""
+    """Replace the keys, and everything with the form of a key, by `[key]`."""
     for key in keys:
         message = message.replace(key, "[key]")
     return _KEY.sub("[key]", message)

@@ -16,15 +16,15 @@ class ModelCall(TypedDict):
     """The node that made it: `extract`, `reduce`, `vanilla`, `order_preserving` or `verify`."""
     model: str
     status: Literal["ok", "failed", "cached"]
-    """`cached`: the reply came from the cache, and no call went out."""
+    """`cached`: the reply came from the cache, without a call."""
     attempt: int
-    """From 1; each further one repeats a call that failed. Another form of output, or a repair, is another call."""
+    """Number of the attempt, from 1. Another form of output or a repair is another call."""
     input_characters: int
     input_tokens: int
     cached_input_tokens: int
-    """Those of the input tokens that the provider had in its own prompt cache."""
+    """Input tokens that the provider had in its prompt cache."""
     output_tokens: int
-    """Tokens as the provider reports them; 0 where it reports none, and for a cached reply."""
+    """Tokens as reported by the provider; 0 if it reports none, and for a cached reply."""
     started: float
     ended: float
     """Seconds since the epoch."""
@@ -52,11 +52,11 @@ class UsageSum(TypedDict):
 
 
 class Usage(UsageSum):
-    """All calls of one answer, beside an estimate for one call over the same documents.
+    """All calls of one answer, with an estimate for one call over the same documents.
 
     The paper compares the tokens that the map and vanilla read and write (Zhang et al., npj Digital
-    Medicine 2025, equations 4 and 5). Here the calls that were made are counted by the provider,
-    including retries and repairs. The vanilla call, which was not made, is estimated.
+    Medicine 2025, equations 4 and 5). The provider counts the calls that were made, including
+    retries and repairs. The vanilla call, which was not made, is estimated.
     """
 
     stages: dict[str, UsageSum]
@@ -64,12 +64,13 @@ class Usage(UsageSum):
     models: dict[str, UsageSum]
     """The sums by model."""
     vanilla_input_tokens: int | None
-    """Estimated input tokens of one call over the same documents; null if no tokens were counted."""
+    """Estimated input tokens of one call over the same documents; null if unknown."""
     input_ratio: float | None
     """Input tokens without those of the verification, divided by `vanilla_input_tokens`."""
     vanilla_output_tokens: int | None
-    """Estimated output tokens of that call: those of the call that wrote the answer and, after a map,
-    a quote of each document with evidence; null if no answer was written."""
+    """Estimated output tokens of that call: the tokens of the answer and, after a map, of a quote
+    of each document with evidence; null if no answer was written.
+    """
     output_ratio: float | None
     """Output tokens without those of the verification, divided by `vanilla_output_tokens`."""
 
@@ -124,10 +125,10 @@ def _sum(calls: Sequence[ModelCall]) -> UsageSum:
 
 
 def estimate_tokens(characters: int, calls: Sequence[ModelCall]) -> int | None:
-    """Estimate the tokens of a prompt from the tokens per character of the calls that were made.
+    """Estimate the tokens of a prompt from the tokens per character of earlier calls.
 
     Returns:
-        None when no call reported its tokens.
+        None if no call reported its tokens.
     """
     reported = [call for call in calls if call["input_tokens"]]
     seen = sum(call["input_characters"] for call in reported)

@@ -1,1 +1,1 @@
-"""Parsing of a model's reply: records, choices, answers, and quotes found in their documents."""
+"""Parsing of a model's reply: choices, answers and located quotes."""

@@ -11,7 +11,7 @@ from briefcontext.chains.question import Question
 from briefcontext.chains.reader import Draft, Quote
 
 NOT_ANSWERED = "Not answered:"
-"""Begins the last line of an answer that leaves a part of the question open."""
+"""Label of the last line of an answer that leaves a part of the question open."""
 
 _LABEL = re.compile(
     r"^[ \t>#*_\"'`•-]*(not answered|no answer|conflict|choice|quotes)[ \t*_\"'`]*(?::[ \t*_]*|$)",
@@ -23,7 +23,7 @@ _STRAY_LINE = re.compile(
     r"|[*_]*confidence[*_]*[ \t]*:[*_ \t]*[\d.]+[ \t]*%?[*_]*)[ \t]*$\n?",
     re.IGNORECASE | re.MULTILINE,
 )
-"""A line of the prompt's context that a small model repeats, or a fence around the reply."""
+"""Prompt fragments that small models repeat, and fences around the reply."""
 _OPENING_TAG = re.compile(r"<(?:evidence (?:reader|condensed)|document key)", re.IGNORECASE)
 _HEADING = re.compile(r"^[ \t]*#+[ \t]*(\S.*)$", re.MULTILINE)
 _KEY = re.compile(KEY, re.IGNORECASE)
@@ -31,9 +31,9 @@ _QUOTE_LINE = re.compile(
     rf"[ \t*•-]*(?:\d+[.)][ \t*]*)?(?:\[?((?<=\[)[^\]\n]+|{KEY})\]?[ \t*:–-]*)?(.*?)"
     r"(?:(?<=[\"”»])[ \t]*\[[^\]\n]{1,40}\]\W*)?"
 )
-"""A key, if there is one, and words; a key may also follow the words."""
+"""A quote with an optional key before or after it."""
 _REPEATED = 30
-"""Characters that a reply does not share with the instruction by chance."""
+"""Length of a shared text that cannot be a coincidence."""
 _NO_CONFLICT = {"", "no", "none", "n/a"}
 _NO_REASON = "The documents do not answer the question; the model gives no reason."
 
@@ -47,11 +47,11 @@ class ReplyParts:
     refused: bool = False
     """Whether the reply is `NO ANSWER:` alone."""
     chosen: str = ""
-    """Everything in which a choice is looked for: all but conflicts and quotes."""
+    """The text to search for a choice: everything but conflicts and quotes."""
     conflict: str = ""
     not_answered: str = ""
     quotes: list[tuple[str, str]] = field(default_factory=list)
-    """Quotes with their keys; one without a key has that of the line before."""
+    """Quotes with their keys. A quote without a key has the key of the line before."""
 
 
 def read_reply(reply: str) -> ReplyParts:
@@ -69,7 +69,10 @@ def read_reply(reply: str) -> ReplyParts:
 
 
 def before_quotes(reply: str, *, unfinished: bool = False) -> str:
-    """Return a reply up to its list of quotes; of an unfinished one also without what may begin the list."""
+    """Return a reply up to its list of quotes.
+
+    An unfinished reply also loses the beginning of a possible list.
+    """
     quotes = next((label for label in _LABEL.finditer(reply) if label[1].lower() == "quotes"), None)
     if quotes and (
         not unfinished or quotes[0].rstrip(" \t*_").endswith(":") or "\n" in reply[quotes.end() :]
@@ -83,7 +86,7 @@ def before_quotes(reply: str, *, unfinished: bool = False) -> str:
 
 
 def _read_section(parts: ReplyParts, name: str, label: str, section: str) -> None:
-    """Add to the parts of a reply what stands under one of its labels."""
+    """Add the text of a label to the parts of a reply."""
     if name == "quotes":
         parts.quotes, rest = _read_quotes(section)
     elif name == "choice":
@@ -117,12 +120,12 @@ def _read_quotes(section: str) -> tuple[list[tuple[str, str]], str]:
 
 
 def why_no_answer(reply: str, question: Question, instruction: str) -> str | None:
-    """Return the reason why a reply is not an answer at all; None for an answer.
+    """Return the reason why a reply is not an answer; None for an answer.
 
     Args:
-        reply: the reply.
-        question: the question.
-        instruction: the instructions of the prompt, which some models repeat.
+        reply: The reply.
+        question: The question.
+        instruction: The instructions of the prompt, which some models repeat.
     """
     if _OPENING_TAG.search(before_quotes(reply)):
         return "it repeats what it was given"
@@ -153,15 +156,15 @@ def parse_draft(
     forced: bool,
     cut: Cut | None = None,
 ) -> Draft:
-    """Make a draft of a reply's parts.
+    """Return the draft of a reply's parts.
 
     Args:
-        parts: the reply, split at its labels.
-        question: the question.
-        quotes: the quotes that were located.
-        notes: those on how the reply came.
-        forced: whether an option must be chosen, evidence or not.
-        cut: the cause if the reply was cut off.
+        parts: The reply, split at its labels.
+        question: The question.
+        quotes: The located quotes.
+        notes: Notes on the reply.
+        forced: Whether an option must be chosen without evidence.
+        cut: What cut the reply off.
     """
     choice = None
     if question["options"] and (forced or not parts.refused):
@@ -173,7 +176,7 @@ def parse_draft(
     if forced and choice is not None:
         notes.append(note("info", "choice_forced", "The reader had to choose an option."))
         if parts.not_answered or parts.refused:
-            message = f"The choice {choice} is unsupported: the model says that the documents do not answer."
+            message = f"The choice {choice} is unsupported: the model found no answer."
             notes.append(note("caution", "choice_unsupported", message))
     left = " ".join(parts.not_answered.split())
     text = parts.text or (left if abstained else "")

@@ -19,7 +19,7 @@ _FIRST = re.compile(r"\W*(?:option\W*)?([a-z])(?!['’/-]?\w)((?:[^\w-]|- )*)", 
 _LETTER = re.compile(
     r"(?<![\w/'’-])(?:[B-Z]|A(?! \w)|A(?= (?:and|or)\b))(?![\w'’]|[/-]\w|\. [a-z])"
 )
-"""A letter by itself. "A" before a word is the article, and "C. d" begins the name of a species."""
+"""A letter by itself. "A" before a word is an article, and "C. d" begins a species' name."""
 
 
 def parse_choice(reply: str, options: Mapping[str, str]) -> str | None:
@@ -35,9 +35,9 @@ def parse_choice(reply: str, options: Mapping[str, str]) -> str | None:
 
 
 def named_option(value: str, options: Mapping[str, str]) -> str | None:
-    """Return the letter of the one option that a value names by its letter or its words, or None.
+    """Return the letter of the one option that a value names by letter or words, or None.
 
-    A letter beside the words of another option names none: "B) Atropine" where Atropine is A.
+    A letter with the words of another option is ambiguous: "B) Atropine" if Atropine is A.
     """
     value = unicodedata.normalize("NFKC", value)
     letters = {letter.upper(): letter for letter in options}
@@ -62,7 +62,7 @@ def named_option(value: str, options: Mapping[str, str]) -> str | None:
 
 
 def _plain(text: str) -> str:
-    """Return words in lower case, without the marks around them."""
+    """Return words in lower case without the marks around them."""
     return (
         re.sub(r"\s+", " ", unicodedata.normalize("NFKC", text))
         .strip(" .,;:!*_`\"'()[]<>")

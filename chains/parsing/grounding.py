@@ -1,4 +1,4 @@
-"""Grounding: finding a quote in the documents that it is said to come from."""
+"""Grounding: locating a quote in the documents."""
 
 import re
 import unicodedata
@@ -15,24 +15,24 @@ from briefcontext.chains.reader import CUT_AT, Match, Quote
 from briefcontext.knowledge.sentences import split_sentences
 
 FUZZY_THRESHOLD = 90.0
-"""The least similarity, 0 to 100, at which differing words count as the same (rapidfuzz partial ratio)."""
+"""Smallest similarity, 0 to 100, of words that count as the same (rapidfuzz partial ratio)."""
 MIN_QUOTE_LETTERS = 8
-"""A quote with fewer letters and digits than this says too little to be traced."""
+"""Smallest number of letters and digits in a traceable quote."""
 
 SIGN = r"(?<![^\s(\[,;:=<>≤≥])[-−–]"
-"""A minus sign, and no hyphen or dash between two numbers (a pattern)."""
+"""A minus sign, as opposed to a hyphen or a dash between two numbers (a pattern)."""
 NEGATION = r"(?:n't\b|\b(?:no|not|nor|non|never|none|without|neither|cannot|unlikely)\b)"
-"""Words that deny (a pattern for a text in small letters)."""
+"""Negations (a pattern for lower-case text)."""
 
 _ELISION = re.compile(r"\s*[\[(]?(?:\.{3,}|…)[\])]?\s*")
 _LONGEST = 600
-"""Characters of the document's words that a quote with something left out may stand for."""
+"""Longest text, in characters, for a quote that leaves something out."""
 _POINT = r"(?<![\w.])\."
-"""Begins a number: .5"""
+"""The beginning of a number such as .5"""
 _FIGURES = re.compile(rf"(?:{_POINT})?\d+(?:[.,]\d+)*|[<>≤≥=](?=\s*\.?\d)|{SIGN}(?=\.?\d)")
 _NUMBER = re.compile(r"\.?\d")
 _BEGINS_BEFORE = re.compile(rf"(?:{SIGN})?(?:{_POINT})?\Z")
-"""What of a number stands before its first digit, which may be nothing."""
+"""The sign and point of a number before its first digit; may be empty."""
 _DIGITS_BEFORE = re.compile(rf"(?:\d[.,]?|{_POINT})\Z")
 _DIGITS_AFTER = re.compile(r"[.,]?\d")
 _TELLING = re.compile(
@@ -49,22 +49,21 @@ def ground(
     preferred: str | None = None,
     threshold: float = FUZZY_THRESHOLD,
 ) -> Quote | None:
-    """Find a quote in documents: exactly, else by its letters and digits alone, else by similarity.
+    """Find a quote in documents: exactly, else by letters and digits alone, else by similarity.
 
-    A document's title counts as well, where no text has the words in the same way. A quote that
-    leaves something out (…) stands for all of the document's words from its beginning to its end: a
-    "not" may be among them.
+    The title also counts if no text contains the words equally well. A quote that leaves something
+    out (…) becomes all of the document's words from its beginning to its end, because a "not" may
+    be among them.
 
     Args:
-        quote: the words that a reader gave.
-        documents: where they may stand.
-        preferred: id of the document that the reader named; it wins over others at the same tier,
-            and a quote that stands only in another document is attributed to that one.
-        threshold: similarity for the last tier, 0 to 100; above 100 switches it off.
+        quote: Words from a reader.
+        documents: Documents to search.
+        preferred: Id of the document that the reader named. It wins over others at the same tier. A
+            quote that only another document contains is attributed to that document.
+        threshold: Similarity for the last tier, 0 to 100; above 100 disables it.
 
     Returns:
-        The document's own words, with their offsets where they stand in its text; None when they
-        stand nowhere.
+        The document's own words with their offsets in its text, or None.
     """
     wanted = quote.strip().strip("\"'“”‘’«»").strip().removesuffix("...").removesuffix("…").strip()
     letters, _ = _letters(wanted)
@@ -87,13 +86,13 @@ def ground(
 
 
 def in_whole_sentences(quote: Quote, documents: Sequence[Document]) -> Quote:
-    """Widen a quote to the sentences that it is cut out of, unless these are long.
+    """Widen a quote to whole sentences, unless these are long.
 
-    What it leaves out may turn it round: "it is not known whether", "unless", "hypothesis".
+    The omitted part may reverse the meaning: "it is not known whether", "unless".
     """
     if quote["start"] is None or quote["end"] is None:
         return quote
-    # Of a document that is read in pieces, several may be given.
+    # Several pieces of one document may be given.
     pieces = {
         int(each.metadata.get(CUT_AT, 0)): each
         for each in documents
@@ -111,7 +110,7 @@ def in_whole_sentences(quote: Quote, documents: Sequence[Document]) -> Quote:
 
 
 def _around(parts: Sequence[str], document: Document, threshold: float) -> Quote | None:
-    """Find the stretch of a document's text that has all parts of a quote, in their order."""
+    """Find the passage of a document's text that has all parts of a quote, in order."""
     found = [ground(part, [document], threshold=threshold) for part in parts]
     places = [
         (quote["start"], quote["end"])
@@ -153,7 +152,7 @@ def _normalised(wanted: str, letters: str, document: Document) -> Quote | None:
         start, end = places[at], places[at + len(letters) - 1] + 1
         start -= _before_digits(document.page_content, start)
         found = _quote(document, start, end, "normalised")
-        # Letters and digits alone cannot tell 1.5 from 15, or "<" from ">".
+        # Letters and digits alone do not distinguish 1.5 from 15, or "<" from ">".
         if _figures(wanted) == _figures(found["text"]) and not _cuts_a_figure(
             document.page_content, start, end
         ):
@@ -162,7 +161,7 @@ def _normalised(wanted: str, letters: str, document: Document) -> Quote | None:
 
 
 def _cuts_a_figure(text: str, start: int, end: int) -> bool:
-    """Return whether a number, with its sign, begins before `start` or goes on after `end`."""
+    """Return whether a place cuts a number with its sign."""
     begins = _NUMBER.match(text, start) and _DIGITS_BEFORE.search(text, max(start - 2, 0), start)
     return bool(
         begins
@@ -172,13 +171,13 @@ def _cuts_a_figure(text: str, start: int, end: int) -> bool:
 
 
 def _before_digits(text: str, start: int) -> int:
-    """Return how many characters of a number, its sign and its point, stand before a place."""
+    """Return the length of a number's sign and point before a place."""
     found = _NUMBER.match(text, start) and _BEGINS_BEFORE.search(text, max(start - 3, 0), start)
     return len(found[0]) if found else 0
 
 
 def _letters(text: str) -> tuple[str, list[int]]:
-    """Return the letters and digits of a text, decomposed and case-folded, and the place each comes from."""
+    """Return a text's letters and digits, decomposed and case-folded, with their places."""
     letters: list[str] = []
     places: list[int] = []
     for place, character in enumerate(text):
@@ -203,15 +202,15 @@ def _fuzzy(wanted: str, document: Document, threshold: float) -> Quote | None:
     place = _respelled(wanted, document.page_content, found.dest_start, found.dest_end)
     if place is None or _cuts_a_figure(document.page_content, *place):
         return None
-    # One dropped "not" or a changed figure leaves two sentences alike, and turns the meaning round.
+    # A dropped "not" or a changed figure leaves sentences similar and reverses the meaning.
     if _telling(lowered(wanted)) != _telling(text[slice(*place)]):
         return None
     return _quote(document, *place, "fuzzy")
 
 
 def lowered(text: str) -> str:
-    """Lower the case, each character's by itself, without changing the length, so that offsets stay true."""
-    # Of all characters, İ alone becomes two, and Σ alone depends on the ones around it.
+    """Lower the case of each character without changing the length, so that offsets stay valid."""
+    # Only İ becomes two characters, and only Σ depends on its neighbours.
     return "İ".join(part.lower() for part in text.replace("Σ", "σ").split("İ"))
 
 
@@ -220,7 +219,7 @@ def _telling(text: str) -> Counter[str]:
 
 
 def _figures(text: str) -> Counter[str]:
-    """Count the numbers, thousands written with or without a comma, and the signs between them."""
+    """Count the numbers, with or without thousands separators, and the signs between them."""
     found = (figure.replace("−", "-").replace("–", "-") for figure in _FIGURES.findall(text))
     return Counter(re.sub(r",(?=\d{3}(?!\d))", "", figure) for figure in found)
 
@@ -249,24 +248,24 @@ _FILLING = frozenset(
         *("it", "is", "are", "was", "were", "be", "been", "has", "have", "had", "s"),
     )
 )
-"""Words that a quote may have and its document not."""
+"""Words that may be in a quote and not in its document."""
 _SPELLINGS = (("ae", "e"), ("oe", "e"), ("ph", "f"), ("our", "or"), ("z", "s"))
-"""British and American forms, brought to one."""
+"""British and American spellings of the same sound."""
 _ENDINGS = ("", "s", "es", "d", "ed", "ing", "ly")
 _LONG = 7
 
 
 def _respelled(quote: str, text: str, start: int, end: int) -> tuple[int, int] | None:
-    """Find the stretch of a text, about a place, that has every word of a quote but for spelling and endings.
+    """Find the part of a text that has every word of a quote, except for spelling and endings.
 
-    The words keep their order. Words that fill may be added, and any may be left out. Another drug,
-    another unit or an opposite is another word, however few of its letters differ.
+    The words keep their order. Fill words may be added, and words of the text may be left out.
+    Another drug, unit or opposite is another word, however few letters differ.
 
     Args:
-        start, end: where the quote is about, in characters.
+        start, end: Approximate place of the quote, in characters.
 
     Returns:
-        Its offsets; None when a word of the quote has no counterpart there.
+        The offsets, or None if a word of the quote has no counterpart.
     """
     margin = max(20, len(quote) // 5)
     words = _words(quote)
@@ -297,13 +296,13 @@ def _same(word: str, other: str) -> bool:
         return True
     if _stems(word) & _stems(other):
         return True
-    # A letter too many or too few is a slip; another letter may make another substance, as in
-    # thyroxine and thyronine.
+    # A missing or extra letter is a slip; another letter may be another substance (thyroxine,
+    # thyronine).
     slip = abs(len(word) - len(other)) == 1 and Levenshtein.distance(word, other) == 1
     return slip and min(len(word), len(other)) >= _LONG
 
 
 def _stems(word: str) -> set[str]:
-    """Return what a word may be without its ending, a doubled consonant (occur, occurred) undone."""
+    """Return the possible stems of a word, with doubled consonants undone (occurred, occur)."""
     stems = {word.removesuffix(ending) for ending in _ENDINGS if len(word) - len(ending) >= 3}
     return stems | {stem[:-1] for stem in stems if stem != word and stem[-1:] == stem[-2:-1]}
