@@ -84,11 +84,14 @@ class Browser:
         element: WebElement = self.until(found, f"{selector} with {text!r}")
         return element
 
-    def ask(self, question: str) -> None:
+    def ask(self, question: str, *, open_path: bool = True) -> None:
+        """Ask a question, and open the fold with the reading path."""
         field = self.see("#question")
         field.clear()
         field.send_keys(question)
         self.see("#ask").click()
+        if open_path:
+            self.run("document.getElementById('path-fold').open = true")
 
     def run(self, script: str, *arguments: Any) -> Any:
         return self.driver.execute_script(script, *arguments)

@@ -88,7 +88,7 @@ def test_retracted_ones_are_left_out_and_counted(built: Any) -> None:
     assert messages(answer, "retracted_left_out") == ["Retracted articles were left out: src-2."]
     gone = built.invoke(asked(documents[2:3]))["answer"]
     assert gone["text"].startswith(
-        "All documents that were given with this question are retracted articles (1)"
+        "All documents given with this question are retracted articles (1)"
     )
 
 

@@ -1,6 +1,6 @@
-// The answer: its text with citations, what to take note of, and its references.
+// The answer: its text with citations, its notes, and its references.
 
-import { byId, counted, countedReferences, el, isWebAddress, refill, sentence, shown } from "./dom.js";
+import { byId, counted, countedReferences, el, refill, shown } from "./dom.js";
 import { authors, matchWords, meta, open, where } from "./passage.js";
 
 export const NO_ANSWER = "No answer was found in the documents.";
@@ -11,7 +11,7 @@ const TONES = { danger: "bad", caution: "warn", info: "good" };
 const SIGNS = { danger: "✗", caution: "!", info: "✓" };
 /** Characters of a sentence that a line repeats. */
 const SENTENCE = 80;
-const FILTERED = "Only these were searched: ";
+const FILTERED = "Filters: ";
 const NOTICE = "Not medical advice: check every statement against its source.";
 
 export function showWaiting() {
@@ -100,7 +100,7 @@ function placed(answer) {
   return groups;
 }
 
-/** Make the sign behind a sentence, which opens what the notes say of it. */
+/** Make the sign of a sentence with its verdicts, which opens the notes. */
 function sign(listed, worst) {
   const words = el("span", { class: `verdict notice ${TONES[worst]}`, role: "note", hidden: true },
     listed.map((note) => el("span", {}, note.message)));
@@ -110,7 +110,7 @@ function sign(listed, worst) {
     button.setAttribute("aria-expanded", String(!words.hidden));
   };
   const button = el("button", { type: "button", class: `sign ${worst}`, "aria-label": `Note on this sentence: ${kinds}`,
-    "aria-expanded": "false", title: sentence(kinds), click }, SIGNS[worst]);
+    "aria-expanded": "false", click }, `${SIGNS[worst]} ${kinds}`);
   return [button, words];
 }
 
@@ -192,7 +192,8 @@ function reference(article, cited, documents) {
       article.authors.length > 0 && el("p", { class: "hint" }, authors(article.authors, 3)),
       meta(first),
       cited.map((citation) => [
-        citation.quotes.map((quote) => el("blockquote", {},
+        // The title is shown above already.
+        citation.quotes.filter((quote) => quote.match !== "title").map((quote) => el("blockquote", {},
           cited.length > 1 && el("span", { class: "number" }, `[${citation.key}] `),
           el("button", { type: "button", class: "quote", click: () => openCitation(citation, documents, quote) },
             `“${quote.text}”`),
@@ -200,6 +201,7 @@ function reference(article, cited, documents) {
           quote.match !== "exact" && el("span", { class: "tag warn" }, matchWords(quote)))),
         citation.quotes.length === 0 && el("p", {}, cited.length > 1 && `[${citation.key}] `,
           el("span", { class: "tag warn" }, "cited without a quote")),
+        citation.quotes.some((quote) => quote.match === "title") && el("p", {}, el("span", { class: "tag" }, "title only")),
       ])));
 }
 
@@ -207,7 +209,7 @@ function actions(answer, run) {
   const told = el("span", { class: "hint", role: "status" });
   const cites = answer.references.length > 0;
   const copy = async () => {
-    const done = await toClipboard(plainText(answer, run));
+    const done = await toClipboard(plainText(run));
     told.textContent = done ? `Copied${cites ? ", with references" : ""}.` : "The browser did not let the page copy.";
   };
   return el("div", { class: "actions" },
@@ -243,43 +245,11 @@ async function toClipboard(words) {
   }
 }
 
-/** Write the answer as text, with numbered references. */
-export function plainText(answer, run) {
-  const written = [run.asked.question, ""];
-  for (const [letter, option] of Object.entries(run.asked.options)) written.push(`${letter}. ${option}`);
-  const checks = ["danger", "caution"].flatMap((level) => lines(answer, level));
-  if (checks.length) written.push("Check", ...checks.map((line) => `- ${line}`), "");
-  if (answer.abstained) written.push(NO_ANSWER, "");
-  if (answer.choice) written.push(`Answer: ${answer.choice}. ${run.asked.options[answer.choice] ?? ""}`, "");
-  const filters = answer.provenance?.searched.filters;
-  if (filters && !answer.abstained) written.push(FILTERED + filters, "");
-  written.push(withSigns(answer), "");
-  if (answer.conflict?.statement) written.push(`Conflict: ${answer.conflict.statement}`, "");
-  if (answer.citations.length) written.push("References");
-  for (const article of answer.references) {
-    const cited = passages(article, answer);
-    const parts = [article.citation, ...cited[0].notes, isWebAddress(article.url) && article.url];
-    written.push(`[${article.number}] ${parts.filter(Boolean).join(" · ")}`);
-    for (const citation of cited) {
-      const key = cited.length > 1 ? `[${citation.key}] ` : "";
-      for (const quote of citation.quotes) written.push(`    ${key}“${quote.text}”${where(quote) && ` (${where(quote)})`}`);
-      if (citation.quotes.length === 0) written.push(`    ${key}(cited without a quote)`);
-    }
-  }
-  if (answer.evidence.summary) written.push("", `Summary of evidence: ${answer.evidence.summary}`);
-  const information = lines(answer, "info");
-  if (information.length) written.push("", "Notes", ...information.map((line) => `- ${line}`));
-  written.push("", `BriefContext, ${run.about}, ${run.day}. ${NOTICE}`);
-  return shown(written.join("\n"));
-}
-
-function withSigns(answer) {
-  const characters = Array.from(answer.text);
-  for (const [end, listed] of [...placed(answer)].reverse()) {
-    const kinds = listed.filter(({ kind }) => kind !== "supported").map(({ kind }) => kind.replaceAll("_", " "));
-    if (kinds.length) characters.splice(end, 0, ` (! ${[...new Set(kinds)].join(", ")})`);
-  }
-  return characters.join("");
+/** Return the question, the answer as the server writes it, and its origin. */
+export function plainText(run) {
+  const options = Object.entries(run.asked.options).map(([letter, words]) => `${letter}. ${words}`);
+  const question = [run.asked.question, ...options].join("\n");
+  return shown([question, run.text, `BriefContext, ${run.about}, ${run.day}. ${NOTICE}`].join("\n\n"));
 }
 
 function usage(answer) {

@@ -26,7 +26,7 @@ from briefcontext.graphs.resources import RESOURCES
 from briefcontext.graphs.settings import Settings
 from briefcontext.guard import Guard, checked_tokens, explain, read_json
 from briefcontext.knowledge.demo import demo_questions
-from briefcontext.knowledge.knowledge_base import DEMO
+from briefcontext.knowledge.knowledge_base import DEMO, KnowledgeBase
 from briefcontext.knowledge.store.filters import LABELLED
 from briefcontext.page.choices import describe
 from briefcontext.page.lines import JSONLines, listed, run
@@ -49,6 +49,11 @@ SECURITY_HEADERS: Mapping[str, str] = {
     "X-Frame-Options": "DENY",
 }
 
+_FIRST_DEMO_QUESTIONS = (0, 23, 3, 17, 9, 41)
+_TITLES = 6
+"""Number of titles that become example questions."""
+_MAX_LISTED_PASSAGES = 20_000
+"""Largest base, in passages, whose titles are listed for examples."""
 _ASK_FILE = "/api/ask/file"
 _MEDIA_TYPES = {
     ".html": "text/html",
@@ -115,7 +120,9 @@ def create_page(
 
     async def about(request: Request) -> Response:
         size, labels = (None, {}) if own else await asyncio.to_thread(_size_and_labels, fixed)
-        return JSONResponse({**known, "size": size, "settings": describe(fixed, labels)})
+        examples = [] if own else await asyncio.to_thread(_examples, fixed)
+        facts = {"size": size, "examples": examples, "settings": describe(fixed, labels)}
+        return JSONResponse({**known, **facts})
 
     async def ask(request: Request) -> Response:
         given = await _read_json(request)
@@ -209,8 +216,6 @@ def _over_one_file(settings: Settings) -> Settings:
 
 def _about(settings: Settings, own: bool, uploads: bool) -> dict[str, Any]:
     """Return the facts for the form; `own` means another graph."""
-    demo = not own and settings.document is None and settings.knowledge_base == DEMO
-    examples = demo_questions() if demo else ()
     return {
         "version": version("briefcontext"),
         "own_graph": own,
@@ -218,9 +223,6 @@ def _about(settings: Settings, own: bool, uploads: bool) -> dict[str, Any]:
         "source": "the sources of its graph" if own else _source(settings),
         "model": settings.model,
         "extract_model": settings.extract_model,
-        "examples": [
-            {"question": row["question"], "options": row.get("options", {})} for row in examples
-        ],
         "uploads": {"kinds": kinds(), "bytes": MOST_BYTES, "pages": MOST_PAGES}
         if uploads
         else None,
@@ -236,6 +238,28 @@ def _source(settings: Settings) -> str:
     if settings.knowledge_base.startswith("pubmed:"):
         return "live PubMed"
     return f"the knowledge base {PurePath(settings.knowledge_base).name}"
+
+
+def _examples(settings: Settings) -> list[dict[str, Any]]:
+    """Return questions to click, made from titles unless the base is the demo."""
+    if settings.document is None and settings.knowledge_base == DEMO:
+        rows = demo_questions()
+        first = [rows[place] for place in _FIRST_DEMO_QUESTIONS]
+        rows = [*first, *(row for row in rows if row not in first)]
+        return [{"question": row["question"], "options": row.get("options", {})} for row in rows]
+    try:
+        base = RESOURCES.collection(settings)
+    except BriefContextError:
+        return []
+    if not isinstance(base, KnowledgeBase) or len(base) > _MAX_LISTED_PASSAGES:
+        return []
+    titles = [str(each["title"]).strip(" .") for each in base.documents() if each["title"]]
+    chosen = titles[:: max(1, len(titles) // _TITLES)][:_TITLES]
+    ask = "What is known about {}?"
+    return [
+        {"question": title if title.endswith("?") else ask.format(title), "options": {}}
+        for title in chosen
+    ]
 
 
 def _size_and_labels(settings: Settings) -> tuple[str | None, dict[str, list[str]]]:

@@ -5,7 +5,7 @@ import { byId, counted, el, refill, shown } from "./dom.js";
 
 const LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ";
 const FIRST_OPTIONS = 4;
-const FIRST_EXAMPLES = [0, 23, 3, 17, 9, 41];
+const FIRST_EXAMPLES = 6;
 const MORE_FILTERS = ["journals", "mesh", "languages"];
 const FILTERS = ["years", "publication_types", ...MORE_FILTERS];
 let settings = [];
@@ -24,11 +24,11 @@ export function prepare(known, submit) {
   byId("reset-settings").addEventListener("click", () => showSettings());
   showSettings();
   const examples = known.examples;
-  const first = FIRST_EXAMPLES.filter((place) => place < examples.length).map((place) => examples[place]);
-  const more = examples.filter((example) => !first.includes(example));
+  const [first, more] = [examples.slice(0, FIRST_EXAMPLES), examples.slice(FIRST_EXAMPLES)];
   byId("examples").hidden = examples.length === 0;
   refill(byId("first-examples"), first.map((example) => exampleItem(example, submit)));
   refill(byId("more-examples"), more.map((example) => exampleItem(example, submit)));
+  byId("more-examples").parentElement.hidden = more.length === 0;
 }
 
 function prepareFile(limits) {
@@ -38,9 +38,10 @@ function prepareFile(limits) {
   field.accept = limits.kinds.join(",");
   const most = limits.bytes / 1024 ** 2;
   byId("file-hint").textContent = `${limits.kinds.join(", ")}; up to ${most} MiB and ${limits.pages} pages. `
-    + "It is sent with your question, and forgotten when that is answered. Do not send what names a patient.";
+    + "It is sent with your question, and not stored: it is forgotten after the answer. Do not send names of patients.";
   field.addEventListener("change", () => {
     const chosen = file();
+    if (chosen) follow([]);
     field.setCustomValidity(chosen?.size > limits.bytes ? `This file is larger than ${most} MiB.` : "");
     byId("no-file").hidden = !chosen;
     byId("own-file").querySelector("summary").textContent = chosen ? `Your own file (${chosen.name})` : "Your own file";

@@ -12,7 +12,7 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from briefcontext.chains.answer import Answer
-from briefcontext.chains.plain_text import describe_passage
+from briefcontext.chains.plain_text import answer_text, describe_passage
 from briefcontext.chains.references import REFERENCE_FORMATS, write_references
 from briefcontext.errors import BriefContextError
 from briefcontext.graphs.events import AnswerTokens
@@ -70,7 +70,12 @@ async def run(
             formats = {
                 name: write_references(answer["references"], name) for name in REFERENCE_FORMATS
             }
-            yield {"event": "answer", "answer": answer, "formats": formats}
+            yield {
+                "event": "answer",
+                "answer": answer,
+                "formats": formats,
+                "text": answer_text(answer),
+            }
     except BriefContextError as error:
         yield {"event": "error", "kind": type(error).__name__, "message": str(error)}
     except Exception:  # noqa: BLE001 - whatever it is, the page must learn that no answer comes

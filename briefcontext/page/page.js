@@ -16,7 +16,6 @@ const FAILURES = {
   ModelSetupError: "The model cannot be used",
   Unreachable: "There is no connection",
 };
-const NARROW = matchMedia("(max-width: 60rem)");
 let current = null;
 let known = null;
 
@@ -37,7 +36,7 @@ const ON = {
   rewritten: (run, { question }) => {
     run.rewritten = question;
     byId("result-heading").textContent = shown(question);
-    askedAs(`You asked “${run.asked.question}”; the model made a question of it that stands by itself.`);
+    askedAs(`You asked “${run.asked.question}”. The model rewrote it as a complete question.`);
   },
   source: (run, { source_id: id, ...found }) => keepSource(id, found),
   retrieved: (run, { documents }) => say(`${counted(documents, "document")} retrieved. Comparing the rankings…`),
@@ -77,8 +76,9 @@ const ON = {
     run.path.answering("Being verified");
     if (run.draft) showDraft(run.draft, "Written; its sentences are being compared with their sources.");
   },
-  answer: (run, { answer, formats }) => {
+  answer: (run, { answer, formats, text }) => {
     run.formats = formats ?? {};
+    run.text = text;
     run.ended = true;
     run.answer = answer;
     run.path.answered(answer);
@@ -86,7 +86,7 @@ const ON = {
     const count = answer.notes.filter(({ level }) => level !== "info").length;
     const notes = count ? ` ${counted(count, "note")} to check.` : "";
     const cited = answer.citations.length ? `citing ${countedReferences(answer)}` : "without a citation";
-    say(`${answer.abstained ? NO_ANSWER : `The answer is there, ${cited}.`}${notes}`);
+    say(`${answer.abstained ? NO_ANSWER : `Answered, ${cited}.`}${notes}`);
   },
   error: (run, { kind, message }) => {
     run.ended = true;
@@ -119,7 +119,7 @@ async function submit() {
       ON[line.event]?.(run, line);
       if (!["answer_token", "source"].includes(line.event)) lines.push(line);
     }
-    if (!run.ended) throw new Refused("Unreachable", "The connection broke before the answer was there.");
+    if (!run.ended) throw new Refused("Unreachable", "The connection broke before the answer arrived.");
     if (run.answer) kept.keep({ id, asked: run.asked, day: run.day, lines });
   } catch (error) {
     if (current !== run) return;
@@ -161,7 +161,7 @@ function showKept() {
     byId("examples").open = true;
     return;
   }
-  form.show(found.asked);
+  form.show({ ...found.asked, earlier: [] });
   const run = begin(found.asked, found.day);
   for (const line of found.lines) ON[line.event]?.(run, line);
   busy(false);
@@ -178,7 +178,7 @@ function show(run) {
   byId("examples").open = false;
   showWaiting();
   say(run.asked.own ? "Reading your file…" : "Opening the sources, and retrieving documents…");
-  byId("path-fold").open = !NARROW.matches;
+  byId("path-fold").open = false;
 }
 
 function toResult() {

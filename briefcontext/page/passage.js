@@ -109,8 +109,12 @@ export function meta(doc) {
   return el("p", { class: "meta" },
     [...doc.notes, doc.journal, doc.year].filter(Boolean).map((note) =>
       el("span", { class: `tag ${ALARMS.includes(note) ? "bad" : ""}` }, note)),
-    el("span", { class: "source-id" }, doc.source_id),
+    el("span", { class: "source-id" }, identifier(doc)),
     isWebAddress(doc.url) && link(doc.url, place(doc.url)));
+}
+
+function identifier({ source_id: id, url }) {
+  return /^\d+$/.test(id) && /pubmed/.test(url ?? "") ? `PMID ${id}` : id;
 }
 
 function place(address) {
