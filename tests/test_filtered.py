@@ -336,10 +336,7 @@ def test_the_command_line_asks_and_searches_by_filters(
         assert code == 0
         assert set() < {citation["source_id"] for citation in json.loads(out)["citations"]} <= ids
     said = run("kb", "search", folder, "honey", "--years", "1999")[1]
-    assert (
-        "No passage fulfils the filters (year 1999). Widen the filters, or leave them out; what"
-        in said
-    )
+    assert "No passage fulfils the filters (year 1999)." in said
     assert "Try other words" in run("kb", "search", folder, "xyzzy", "--method", "bm25")[1]
     code, out, err = run(
         "ask", "--kb", folder, "Does honey ease coughs?", "--years", "1999", "--references", "ris"

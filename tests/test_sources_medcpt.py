@@ -16,7 +16,7 @@ from briefcontext.knowledge.build import BuildReport, build_knowledge_base
 from briefcontext.knowledge.sources.files import open_sources
 from briefcontext.knowledge.sources.medcpt_embeddings import DIMENSION, MedCPTEmbeddings
 from briefcontext.knowledge.sources.source import Entry, Reject, VectorDocument
-from briefcontext.knowledge.store.manifest import Counts
+from briefcontext.knowledge.store.counts import Counts
 from tests.hashing_encoder import HashingEncoder
 from tests.knowledge_bases import record, skipped_of, source
 

@@ -27,8 +27,9 @@ if TYPE_CHECKING:
         Source as Source,
         VectorDocument as VectorDocument,
     )
+    from briefcontext.knowledge.store.counts import Counts as Counts
     from briefcontext.knowledge.store.filters import Filters as Filters
-    from briefcontext.knowledge.store.manifest import Counts as Counts, Manifest as Manifest
+    from briefcontext.knowledge.store.manifest import Manifest as Manifest
 
 __getattr__, __dir__, __all__ = lazy_names(
     __name__,
@@ -42,6 +43,7 @@ __getattr__, __dir__, __all__ = lazy_names(
         "knowledge.sources.loaders": "LoaderSource",
         "knowledge.sources.source": "Deletion Entry EntrySource Reject Source VectorDocument",
         "knowledge.store.filters": "Filters",
-        "knowledge.store.manifest": "Counts Manifest",
+        "knowledge.store.counts": "Counts",
+        "knowledge.store.manifest": "Manifest",
     },
 )

@@ -1,4 +1,4 @@
-"""Model checkpoints: finding them, telling their revisions, and running them."""
+"""Model checkpoints: finding, identifying and running them."""
 
 import logging
 import threading
@@ -18,13 +18,13 @@ _OTHER_FRAMEWORKS = ["onnx/*", "openvino/*", "*.onnx", "*.h5", "*.msgpack", "*.o
 
 
 def check_installed(user: str) -> None:
-    """Raise MissingExtraError without sentence-transformers, naming what needs it."""
+    """Raise MissingExtraError if sentence-transformers is not installed."""
     with needing("encoders", f"{user} needs the package sentence-transformers"):
         import_module("sentence_transformers")
 
 
 def open_cross_encoder(folder: Path, tokens: int) -> "Model":
-    """Return the cross-encoder in a folder, whose outputs are logits; a pair is cut to `tokens`."""
+    """Open the cross-encoder in a folder; its outputs are logits."""
 
     def read() -> Any:
         from sentence_transformers import CrossEncoder
@@ -42,17 +42,17 @@ def open_cross_encoder(folder: Path, tokens: int) -> "Model":
 
 
 def find_checkpoint(source: str, *, needs: str, local_option: str) -> Path:
-    """Return the folder of a checkpoint.
+    """Return the folder of a checkpoint, or of a Hugging Face model.
 
-    That is `source` itself where it is a folder, else the copy of the Hugging Face model of that
-    name in the local cache, downloaded first if it is not there. A model in the cache is used as it
-    is, without asking the network.
+    A model in the local cache is used without the network; another one is downloaded.
 
     Args:
-        needs: a file that the folder must hold besides its weights, such as `config.json`.
-        local_option: how a person points to a folder with these weights, for the error message.
+        source: a folder, or the name of a model.
+        needs: a file that the folder must have, such as `config.json`.
+        local_option: how to name a folder with these weights, for the error message.
 
-    Raises KnowledgeBaseError when there is no checkpoint, and none can be downloaded.
+    Raises:
+        KnowledgeBaseError: there is no checkpoint, and none can be downloaded.
     """
     folder = Path(source).expanduser()
     if not folder.is_dir():
@@ -108,7 +108,7 @@ def _weight_files(folder: Path) -> list[Path]:
 
 
 def revision_of(folder: Path) -> str:
-    """Return which weights a folder holds: the commit of a Hugging Face snapshot, else a SHA-256 of the weights."""
+    """Return the commit of a Hugging Face snapshot, else a SHA-256 of the weights."""
     if folder.parent.name == "snapshots":
         return folder.name
     digests = (bytes.fromhex(file_sha256(file)) for file in _weight_files(folder))
@@ -116,13 +116,12 @@ def revision_of(folder: Path) -> str:
 
 
 class Model:
-    """A model, one call at a time: its tokeniser keeps its padding and truncation as state. Thread-safe."""
+    """A model that runs one call at a time. Thread-safe."""
 
     def __init__(self, folder: Path, read: Callable[[], Any]) -> None:
-        """Have `read` give the model of a folder, on a GPU where there is one, in half precision on one of CUDA's.
+        """Load a model on a GPU if there is one, in half precision on CUDA.
 
-        Raises KnowledgeBaseError when the folder cannot be read as such a model, or it has no fast
-        tokeniser.
+        Raises KnowledgeBaseError if it cannot be read, or has no fast tokeniser.
         """
         with _reading(folder):
             self.model = read()
@@ -146,7 +145,7 @@ class Model:
     def run(
         self, method: Callable[..., Any], texts: Sequence[Any], **options: Any
     ) -> NDArray[np.float32]:
-        """What a method of the model gives for texts or pairs of texts, `(n, …) float32`."""
+        """Return the result of a method for texts or pairs of texts, `(n, …) float32`."""
         with self._lock:
             rows = method(
                 list(texts), batch_size=self._batch_size, show_progress_bar=False, **options
@@ -162,7 +161,7 @@ class Model:
 
 @contextmanager
 def _reading(folder: Path) -> Iterator[None]:
-    """Read a model's weights without bars or advice on standard error; what is wrong with them becomes one line."""
+    """Read weights without output on standard error. Errors become a KnowledgeBaseError."""
     from pickle import UnpicklingError
 
     from safetensors import SafetensorError

@@ -1,4 +1,4 @@
-"""Entailment models: whether a passage says what a sentence says, by a cross-encoder."""
+"""Entailment models: cross-encoders that compare a sentence with a passage."""
 
 from collections.abc import Sequence
 from typing import Any, Literal
@@ -23,23 +23,21 @@ _LABELS: dict[str, Entailment] = {
     "contradict": "contradicted",
     "refute": "contradicted",
 }
-"""The beginnings of label names; other names mean that the passage does not say it."""
+"""Verdicts by the beginnings of label names; other labels mean "not stated"."""
 
 
 class EntailmentModel:
     """A cross-encoder for natural language inference or fact checking. Thread-safe.
 
-    Its labels are known by their names (`entailment`, `contradiction`). Of two labels without names
-    the second means that the sentence is supported, as in MiniCheck; a single output is the
-    probability of that.
+    Of two labels without names, the second means "supported", as in MiniCheck. A single output is
+    the log-odds of that.
     """
 
     def __init__(self, name: str) -> None:
-        """Read a model from a folder, or by its name from the Hugging Face hub or its local cache.
+        """Read a model from a folder, or by its name from the Hugging Face hub.
 
         Raises:
-            KnowledgeBaseError: the weights are missing or cannot be read, or their labels say
-                nothing.
+            KnowledgeBaseError: the weights cannot be read, or the labels are unknown.
             MissingExtraError: sentence-transformers is not installed.
         """
         self.name = name

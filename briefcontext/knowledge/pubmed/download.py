@@ -1,4 +1,4 @@
-"""Files from an HTTPS server: listed, checked, and continued where a connection broke."""
+"""Files from an HTTPS server: listed, checked, and continued after a broken connection."""
 
 import gzip
 import hashlib
@@ -26,24 +26,24 @@ AT_ONCE = 2
 """Downloads at a time, which NCBI asks for."""
 TRIES = 6
 FIRST_WAIT, LONGEST_WAIT = 1.0, 60.0
-"""Seconds before another try; each wait is twice as long as the one before."""
+"""Seconds before another try; each wait is twice the one before."""
 _BLOCK = 1 << 20
 _CHECKSUM = re.compile(r"\b[0-9a-f]{32}\b")
 
 
 class Downloads:
-    """Downloads the files of one folder of a server into a folder on this machine.
+    """Downloads files of one folder of a server.
 
-    A file that is complete is kept until `done` is called with its name.
+    A complete file is kept until `done` is called with its name.
     """
 
     def __init__(self, url: str, folder: Path, *, keep: bool = False) -> None:
-        """Describe the downloads; nothing is read yet.
+        """Describe the downloads.
 
         Args:
             url: address of the folder on the server.
-            folder: the folder for the files; it is created.
-            keep: whether files are kept when they are done.
+            folder: the folder for the files, which is created.
+            keep: whether `done` keeps files.
         """
         self.url, self.folder, self._keep = url.rstrip("/") + "/", folder, keep
         self._threads = ThreadPoolExecutor(AT_ONCE, "download")
@@ -51,18 +51,12 @@ class Downloads:
         self._lock = threading.Lock()
 
     def names(self, pattern: re.Pattern[str]) -> list[str]:
-        """Return the names of the server's files that match a pattern, sorted.
-
-        Raises:
-            KnowledgeBaseError: the server cannot be reached, or has no such folder.
-        """
+        """Return the names of the server's files that match a pattern, sorted."""
         listing = self._text("")
         links = re.findall(r'href="([^"/?]+)"', listing)
         return sorted({name for name in links if pattern.fullmatch(name)})
 
     def size(self, name: str) -> int:
-        """Return the bytes of a file on the server."""
-
         def ask() -> int:
             with _client() as client, _failures():
                 reply = client.head(self.url + name)
@@ -81,19 +75,17 @@ class Downloads:
     def get(self, name: str, *, checked: bool = True) -> Path:
         """Return the path of a file, downloaded if necessary.
 
-        Raises:
-            KnowledgeBaseError: the file cannot be downloaded, or is damaged on the server.
+        Raises KnowledgeBaseError if it cannot be downloaded, or is damaged on the server.
         """
         return self.start(name, checked=checked).result()
 
     def done(self, name: str) -> None:
-        """Delete a file that was read, unless files are kept."""
         self._started.pop(name, None)
         if not self._keep:
             (self.folder / name).unlink(missing_ok=True)
 
     def close(self) -> None:
-        """Wait for the downloads that run, and begin no other."""
+        """Wait for running downloads, and begin no other."""
         self._threads.shutdown(cancel_futures=True)
 
     def _file(self, name: str, checked: bool) -> Path:
@@ -112,7 +104,7 @@ class Downloads:
         )
 
     def _download(self, name: str, expected: str) -> None:
-        """Download a file, from where an earlier try ended, and give it its name once it is right."""
+        """Download a file, from where an earlier try ended."""
         path, partial, tag = (
             self.folder / name,
             self.folder / f"{name}.part",
@@ -189,7 +181,6 @@ def _client() -> "Iterator[httpx2.Client]":
 
 @contextmanager
 def _failures() -> Iterator[None]:
-    """Raise a failure of the connection as one that may pass."""
     import httpx2
 
     try:
@@ -199,7 +190,6 @@ def _failures() -> Iterator[None]:
 
 
 def _check(reply: "httpx2.Response") -> None:
-    """Raise an error for a status that is not a success."""
     status = reply.status_code
     if may_pass(status):
         wait = retry_after(reply.headers.get("Retry-After"))
@@ -211,7 +201,7 @@ def _check(reply: "httpx2.Response") -> None:
 
 
 def _damage(path: Path, name: str, expected: str) -> str:
-    """Say what is wrong with a complete download; "" if nothing is."""
+    """Return the damage of a complete download, or ""."""
     if expected:
         digest = hashlib.md5(usedforsecurity=False)
         with path.open("rb") as file:

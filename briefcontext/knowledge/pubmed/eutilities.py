@@ -1,9 +1,6 @@
-"""NCBI's E-utilities, as far as PubMed needs them: PMIDs for a query, records for PMIDs.
+"""NCBI's E-utilities for PubMed: PMIDs of a query, records of PMIDs.
 
-Biopython's Bio.Entrez would have no timeouts, and a rate that threads break.
-
-Reference: "The E-utilities In-Depth" and "A General Introduction to the E-utilities" (NCBI
-Bookshelf NBK25499 and NBK25497).
+Reference: NCBI Bookshelf NBK25497 and NBK25499.
 """
 
 import io
@@ -38,11 +35,11 @@ PER_SECOND = 3
 PER_SECOND_WITH_KEY = 10
 """Requests that NCBI allows (NBK25497)."""
 MARGIN = 1.1
-"""Requests sent evenly arrive a little unevenly; 10 % more room keeps a server from counting one too many."""
+"""Requests do not arrive at even intervals."""
 BATCH = 200
 """Records in one request."""
 TRIES = 4
-"""Tries of a request, after waits of 1, 2 and 4 seconds where the server asks for no other."""
+"""Tries of a request, after waits of 1, 2 and 4 seconds."""
 LONGEST_PAUSE = 60.0
 """Seconds; a request whose server asks for a longer wait fails."""
 
@@ -53,15 +50,11 @@ _rates: dict[tuple[str, str], InMemoryRateLimiter] = {}
 
 
 class EUtilities:
-    """Asks the E-utilities about PubMed, politely. Safe to share between threads.
+    """A client of the E-utilities. Thread-safe.
 
-    All clients in a process share one rate: 3 requests a second, or 10 with an API key, which the
-    environment variable NCBI_API_KEY gives. NCBI asks for the address of whoever runs this:
-    NCBI_EMAIL. Neither is ever logged or named in an error: both travel in the body of POST
-    requests.
-
-    Requests that fail by overload, a broken connection, a timeout or a garbled answer are made
-    again up to three times, while other threads go on.
+    All clients in a process share one rate: 3 requests a second, or 10 with an API key
+    (NCBI_API_KEY). NCBI asks for an e-mail address (NCBI_EMAIL). Neither is logged or shown in an
+    error. Failed requests are repeated up to three times.
     """
 
     def __init__(
@@ -71,15 +64,15 @@ class EUtilities:
         timeout: float = 30.0,
         rate: BaseRateLimiter | None = None,
     ) -> None:
-        """Open no connection yet.
+        """Describe the client; no connection is opened.
 
         Args:
-            base_url: where the E-utilities are; None: what BRIEFCONTEXT_EUTILS_URL says, else
-                NCBI's.
+            base_url: address of the E-utilities; by default BRIEFCONTEXT_EUTILS_URL, else NCBI's.
             timeout: seconds to wait for a connection, and for each piece of an answer.
-            rate: spaces the requests; None: the one that this process shares.
+            rate: spaces the requests; by default the one of this process.
 
-        Raises KnowledgeBaseError when the address, or the environment's proxy, cannot be used.
+        Raises:
+            KnowledgeBaseError: the address or the proxy cannot be used.
         """
         import httpx2
 
@@ -116,9 +109,9 @@ class EUtilities:
         self.close = finalize(self, self._client.close)
 
     def search(self, query: str, most: int) -> list[str]:
-        """The PMIDs of the records that match a PubMed query, the most relevant first, at most `most` (and 9,999).
+        """Return the PMIDs that match a PubMed query, at most `most`, by relevance.
 
-        Raises KnowledgeBaseError when NCBI cannot be asked.
+        Raises KnowledgeBaseError if NCBI does not answer.
         """
         fields = {"term": query, "retmode": "json", "retmax": str(most), "sort": "relevance"}
         found = self._ask("esearch", fields, _pmids)
@@ -127,12 +120,9 @@ class EUtilities:
         return found
 
     def fetch(self, pmids: Sequence[str]) -> dict[str, Document]:
-        """The records with these PMIDs, by PMID, as `read_pubmed_xml` reads them.
+        """Return the records with these PMIDs, as `read_pubmed_xml` reads them.
 
-        Those that PubMed does not return, or that cannot be read, are left out and logged as a
-        warning.
-
-        Raises KnowledgeBaseError when NCBI cannot be asked.
+        Missing and unreadable records are logged. Raises KnowledgeBaseError if NCBI does not answer.
         """
         records: dict[str, Document] = {}
         for start in range(0, len(pmids), BATCH):
@@ -151,7 +141,6 @@ class EUtilities:
         return records
 
     def _ask(self, utility: str, fields: dict[str, str], read: Callable[[bytes], _T]) -> _T:
-        """What `read` makes of the answer; it may raise `PassingError`."""
         identity = {"tool": TOOL, "email": self._email, "api_key": self._api_key}
         sent = {
             "db": "pubmed",
@@ -248,7 +237,7 @@ def _entries(body: bytes) -> list[Document | Reject]:
 
 
 def _complaint(body: bytes) -> str:
-    """The error that an answer carries, whatever its status, on one line; "" if none."""
+    """Return the error in an answer on one line, or ""."""
     answer, result = _json(body)
     texts = [match[1].decode("utf-8", "replace") for match in _XML_ERROR.finditer(body)]
     texts += [str(error) for error in (answer.get("error"), result.get("ERROR")) if error]
@@ -256,7 +245,7 @@ def _complaint(body: bytes) -> str:
 
 
 def _json(body: bytes) -> tuple[dict[str, Any], dict[str, Any]]:
-    """A JSON answer, and the result of a search in it; empty where it is anything else."""
+    """Return a JSON answer and its search result; empty for anything else."""
     answer = None
     with suppress(ValueError):
         # Not strict: NCBI's error texts have raw line breaks inside strings.

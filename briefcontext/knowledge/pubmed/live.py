@@ -1,4 +1,4 @@
-"""PubMed itself as a knowledge base: searched at NCBI for each question, without an index."""
+"""PubMed as a knowledge base: searched at NCBI for each question."""
 
 import re
 import unicodedata
@@ -22,16 +22,15 @@ if TYPE_CHECKING:
     from briefcontext.knowledge.encoders import Encoder
 
 LIVE_PUBMED = "pubmed:"
-"""How a knowledge base's name says that it is this one; an encoder's name may follow."""
+"""The name of this knowledge base; an encoder's name may follow."""
 DEFAULT_ENCODER = "medcpt"
 REMEMBERED_SECONDS = 60.0
-"""How long the ranking of the last question is kept: the graph asks again, for more, when it leaves out retracted
-records."""
+"""The graph may ask the same question again, for more documents."""
 
 MOST_WORDS = 40
-"""A case report of a question has hundreds of words; the longest of them tend to be the rarest."""
+"""Words of a query: the longest tend to be the rarest."""
 MOST_WORDS_ALL_BUT_ONE = 12
-"""The query for all words but one grows with their square: 12 words make 132."""
+"""The query for all words but one grows with their square."""
 
 # PubMed leaves these out of every search, in capitals too ("Stopwords" in the PubMed User Guide).
 _PUBMED_STOPWORDS = """
@@ -56,15 +55,12 @@ _PLAIN_CHARACTERS = {ord("’"): "'", ord("‐"): "-"}
 
 
 class LivePubMed:
-    """Finds candidates with PubMed's own search, and ranks them with an encoder. Safe to share between threads.
+    """Ranks the candidates of PubMed's search with an encoder. Thread-safe.
 
-    A question's words go to NCBI, in two to four requests: see `EUtilities` and `pubmed_queries`.
-    Records are those of `read_pubmed_xml`; retracted ones are found like others. Close it when
-    done.
+    A question's words go to NCBI, in two to four requests. Close it when done.
     """
 
     term_statistics: None = None
-    """No corpus lies at hand to count terms in."""
 
     def __init__(
         self,
@@ -73,15 +69,15 @@ class LivePubMed:
         candidates: int = 100,
         eutilities: EUtilities | None = None,
     ) -> None:
-        """Open no connection yet.
+        """Describe the search; no connection is opened.
 
         Args:
-            encoder: an encoder, or the name of one, which is then loaded when first needed.
-            candidates: how many records to rank for a question, or `k` where that is more.
-            eutilities: the client to ask with, closed with this; None: one of its own.
+            encoder: an encoder or its name.
+            candidates: records to rank for a question, at least `k`.
+            eutilities: the client, which is closed with this.
 
         Raises:
-            KnowledgeBaseError: the address or the proxy that the environment gives cannot be used.
+            KnowledgeBaseError: the address or the proxy of the environment cannot be used.
         """
         self.candidates = candidates
         self._encoder = encoder
@@ -90,7 +86,7 @@ class LivePubMed:
 
     @classmethod
     def from_name(cls, name: str) -> Self:
-        """Open it by name: `pubmed:` ranks with MedCPT, `pubmed:e5` with any encoder that `load_encoder` knows."""
+        """Open it by name: `pubmed:`, or `pubmed:e5` with another encoder."""
         return cls(name.removeprefix(LIVE_PUBMED).strip() or DEFAULT_ENCODER)
 
     def close(self) -> None:
@@ -101,7 +97,6 @@ class LivePubMed:
 
     @property
     def encoder(self) -> "Encoder":
-        """The encoder that ranks. Raises what `load_encoder` raises."""
         if isinstance(self._encoder, str):
             from briefcontext.knowledge.encoders import load_encoder
 
@@ -115,22 +110,21 @@ class LivePubMed:
 
     @cached_property
     def manifest(self) -> Manifest:
-        """Says which encoder ranks. Nothing is held here, so that all counts are zero."""
+        """Names the encoder; all counts are zero."""
         now = timestamp()
         return Manifest(
             created=now, updated=now, encoder=EncoderRecord.model_validate(self.encoder)
         )
 
     def search(self, query: str, k: int, filters: Filters = NO_FILTERS) -> list[Document]:
-        """The `k` records most similar to a question among the candidates, best first; none if PubMed has none.
+        """Return the `k` candidates most similar to a question, best first.
 
-        Each has `rank` (from 1) and `score` in its metadata: cosine similarity or inner product, by
-        the encoder's metric. Equal scores are in PubMed's order of relevance. It is PubMed that
-        applies the filters.
+        The metadata has `rank` (from 1) and `score`: cosine similarity or inner product. Equal scores are
+        in PubMed's order. PubMed applies the filters.
 
         Raises:
             InputError: `k` is below 1.
-            KnowledgeBaseError: NCBI cannot be asked, or gave no record that can be read.
+            KnowledgeBaseError: NCBI does not answer, or has no readable record.
         """
         if k < 1:
             raise InputError(f"k is {k}, and at least 1 passage must be asked for.")
@@ -161,9 +155,9 @@ class LivePubMed:
         return [documents[place] for place in best]
 
     def source(self, source_id: str) -> list[Document]:
-        """The record with this PMID, as a list of one.
+        """Return the record with this PMID, as a list of one.
 
-        Raises KnowledgeBaseError when PubMed has no readable record of it, or NCBI cannot be asked.
+        Raises KnowledgeBaseError if there is no readable record, or NCBI does not answer.
         """
         records = self._eutilities.fetch([source_id] if source_id.isdecimal() else [])
         if source_id not in records:
@@ -184,16 +178,11 @@ class LivePubMed:
 
 
 def pubmed_queries(question: str) -> list[str]:
-    """Return PubMed queries for a question, the strictest first; none when it has no content words.
+    """Return PubMed queries for a question, the strictest first.
 
-    PubMed wants every word of a query in a record, and a sentence rarely meets that. So each query
-    asks for less than the one before: all content words; all but any one of them (for 3 to 12
-    words); any of them. The last relies on PubMed's sort by relevance ("Best Match: New relevance
-    search for PubMed", PLoS Biology 2018;16:e2005343).
-
-    Words stay next to each other, for PubMed to find its subject headings and phrases among them.
-    Punctuation and capitals are dropped, so that nothing in a question acts as an operator, a field
-    tag or a wildcard.
+    They ask for all content words; all but any one of them (for 3 to 12 words); any of them. PubMed
+    sorts the last by relevance (PLoS Biology 2018;16:e2005343). Without punctuation and capitals,
+    nothing in a question is an operator, a field tag or a wildcard.
 
     >>> pubmed_queries("Does aspirin prevent a stroke?")[:2]
     ['aspirin prevent stroke', '(aspirin prevent) OR (aspirin stroke) OR (prevent stroke)']
@@ -209,9 +198,7 @@ def pubmed_queries(question: str) -> list[str]:
 
 
 def pubmed_filters(filters: Filters) -> str:
-    """Return what a PubMed query must be joined to by AND for its records to fulfil the filters; "" without any.
-
-    PubMed counts a publication to the years of its issue and of its appearance online.
+    """Return filters as a PubMed query; "" without any.
 
     >>> pubmed_filters(Filters(first_year=2015, publication_types=("Review",)))
     '(2015:3000[dp]) AND ("Review"[pt])'

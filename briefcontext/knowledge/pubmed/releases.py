@@ -1,8 +1,8 @@
-"""PubMed's yearly baseline, its daily updates and NCBI's MedCPT vectors, as sources of a knowledge base.
+"""PubMed's baseline, its daily updates and NCBI's MedCPT vectors, as sources.
 
 https://ftp.ncbi.nlm.nih.gov/pubmed/ has the folders `baseline` and `updatefiles`, whose files are
-numbered through: pubmed26n0001.xml.gz, each with an .md5 file. The vectors are in
-https://ftp.ncbi.nlm.nih.gov/pub/lu/MedCPT/pubmed_embeddings/ (see `medcpt_embeddings`).
+numbered through: pubmed26n0001.xml.gz, each with an .md5 file. `medcpt_embeddings` describes the
+vectors.
 """
 
 import json
@@ -26,7 +26,7 @@ from briefcontext.knowledge.sources.limited import LimitedFile, ReadLimits
 from briefcontext.knowledge.sources.pubmed_xml import read_pubmed_xml
 from briefcontext.knowledge.sources.source import Entry, Reject, VectorDocument
 from briefcontext.knowledge.store.filters import NO_FILTERS, Filters, matches
-from briefcontext.knowledge.store.manifest import Place
+from briefcontext.knowledge.store.place import Place
 
 PUBMED_URL = "https://ftp.ncbi.nlm.nih.gov/pubmed/"
 PUBMED_VARIABLE = "BRIEFCONTEXT_PUBMED_URL"
@@ -35,10 +35,10 @@ VECTORS_URL = "https://ftp.ncbi.nlm.nih.gov/pub/lu/MedCPT/pubmed_embeddings/"
 VECTORS_VARIABLE = "BRIEFCONTEXT_MEDCPT_URL"
 BASELINE, UPDATES = "baseline", "updatefiles"
 STATE_FILE = "pubmed.json"
-"""The options of a base of PubMed, with which it is updated."""
+"""The options of a base of PubMed."""
 RECORDS_PER_FILE = 30_000
 PART, PARTS_AHEAD = 1_000, 20
-"""Records that are read at a time, and how many such parts in advance."""
+"""Records that are read at a time, and such parts in advance."""
 
 _FILE = re.compile(r"pubmed(\d\d)n(\d{4,})\.xml\.gz")
 _CHUNK = re.compile(r"embeds_chunk_(\w+)\.npy")
@@ -46,19 +46,18 @@ _CHUNK = re.compile(r"embeds_chunk_(\w+)\.npy")
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What a base of PubMed holds."""
+    """The contents of a base of PubMed."""
 
     filters: Filters = NO_FILTERS
     embeddings: bool = False
     """Whether NCBI's vectors are used."""
 
     def save(self, place: Place) -> None:
-        """Write them into the base."""
         place.write(STATE_FILE, json.dumps(asdict(self), indent=1).encode())
 
     @classmethod
     def load(cls, place: Place) -> "Options | None":
-        """Read them from a base; None if it is not a base of PubMed."""
+        """Read the options of a base; None if it is not a base of PubMed."""
         if (content := place.read(STATE_FILE)) is None:
             return None
         try:
@@ -85,12 +84,10 @@ class Release:
 
     @property
     def year(self) -> int:
-        """The two digits of its baseline's year."""
         return int(_match(self.name)[1])
 
     @property
     def number(self) -> int:
-        """Its place among all files of the year."""
         return int(_match(self.name)[2])
 
 
@@ -104,7 +101,7 @@ class Mirror:
     """NCBI's files on a server, and their downloads."""
 
     def __init__(self, folder: Path, *, keep: bool = False) -> None:
-        """Take the folder for downloads, and whether they are kept after they are read."""
+        """Take the folder for downloads; `keep` keeps them after they are read."""
         pubmed = os.environ.get(PUBMED_VARIABLE, "").strip() or PUBMED_URL
         vectors = os.environ.get(VECTORS_VARIABLE, "").strip() or VECTORS_URL
         self._files = {
@@ -116,8 +113,7 @@ class Mirror:
     def releases(self, part: str) -> list[Release]:
         """Return the files of the baseline or of the updates, in NCBI's order.
 
-        Raises:
-            KnowledgeBaseError: one is missing among them.
+        Raises KnowledgeBaseError if one is missing among them.
         """
         names = self._files[part].names(_FILE)
         releases = sorted(
@@ -129,7 +125,7 @@ class Mirror:
         return releases
 
     def size(self, releases: Sequence[Release]) -> int:
-        """Return about how many bytes some files have, by a few of them."""
+        """Estimate the bytes of files by a few of them."""
         sample = [releases[len(releases) * step // 8] for step in range(8)] if releases else []
         sizes = [self._files[each.folder].size(each.name) for each in dict.fromkeys(sample)]
         return round(sum(sizes) / len(sizes) * len(releases)) if sizes else 0
@@ -141,11 +137,9 @@ class Mirror:
         ]
 
     def download(self, release: Release) -> Downloads:
-        """Return the downloads that a file belongs to."""
         return self._files[release.folder]
 
     def close(self) -> None:
-        """End the downloads."""
         for downloads in (*self._files.values(), self.vectors):
             downloads.close()
 
@@ -160,13 +154,10 @@ def _gap(year: int, number: int, part: str) -> str:
 def due_updates(updates: Sequence[Release], done: Sequence[str]) -> list[Release]:
     """Return the update files that a base does not have, in order.
 
-    Args:
-        updates: the files on the server.
-        done: the names of the files that the base has.
+    `done` are the names of the files that the base has.
 
-    Raises:
-        KnowledgeBaseError: a file is missing between those of the base and those on the server, or
-            the server has the files of another year.
+    Raises KnowledgeBaseError if a file is missing between those of the base and those on the server,
+    or the server has the files of another year.
     """
     held = [Release("", name) for name in done if _FILE.fullmatch(name)]
     if not held:
@@ -184,10 +175,10 @@ def due_updates(updates: Sequence[Release], done: Sequence[str]) -> list[Release
 
 
 class Vectors:
-    """NCBI's vectors by PMID. Chunks are downloaded when an article of theirs is read first."""
+    """NCBI's vectors by PMID. A chunk is downloaded when one of its articles is read."""
 
     def __init__(self, downloads: Downloads, chunks: Sequence[str]) -> None:
-        """Download the PMIDs of all chunks, which are small."""
+        """Download the PMIDs of all chunks."""
         self._downloads, self._chunks = downloads, chunks
         names = [f"pmids_chunk_{chunk}.json" for chunk in chunks]
         for name in names:
@@ -246,9 +237,9 @@ def _damaged(path: Path, error: Exception) -> KnowledgeBaseError:
 
 
 class ReleaseSource:
-    """A file of PubMed as a source: downloaded when it is read, filtered, and deleted afterwards.
+    """A file of PubMed: downloaded when it is read, filtered, and deleted afterwards.
 
-    Its fingerprint is its name with the options: NCBI numbers its files, and does not change them.
+    Its fingerprint is its name with the options: NCBI does not change its files.
     """
 
     consumed = 0
@@ -283,16 +274,13 @@ class ReleaseSource:
 
     @property
     def name(self) -> str:
-        """The name of the file."""
         return self._release.name
 
     @property
     def fingerprint(self) -> str:
-        """The name and the options."""
         return f"pubmed:{self.name}:{self._options.filters}"
 
     def entries(self) -> Iterator[Entry]:
-        """Read the file from its beginning."""
         downloads = self._mirror.download(self._release)
         self.read = self.left_out = self.consumed = 0
         path = downloads.get(self.name)
@@ -352,7 +340,7 @@ def release_sources(
     vectors: Vectors | None = None,
     report: Callable[[ReleaseSource], None] | None = None,
 ) -> list[ReleaseSource]:
-    """Return files as sources, each of which begins the download of the next one."""
+    """Return files as sources."""
     followers = [*releases[1:], None]
     return [
         ReleaseSource(mirror, release, options, vectors=vectors, following=following, report=report)
@@ -361,5 +349,5 @@ def release_sources(
 
 
 def finished_releases(sources: Sequence[Any]) -> list[str]:
-    """Return the names of the files among the sources of a manifest that were read to their end."""
+    """Return the names of the files of PubMed that were read to their end."""
     return [source.name for source in sources if source.finished and _FILE.fullmatch(source.name)]
