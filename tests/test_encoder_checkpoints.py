@@ -86,13 +86,6 @@ def medcpt(checkpoints: Path) -> Encoder:
     return load_encoder(f"medcpt:{checkpoints}")
 
 
-def test_medcpt_describes_itself(medcpt: Encoder, checkpoints: Path) -> None:
-    assert isinstance(medcpt, Encoder)
-    assert (medcpt.name, medcpt.metric, medcpt.dimension) == (f"medcpt:{checkpoints}", "ip", HIDDEN)
-    assert medcpt.revision.startswith("query sha256:")
-    assert load_encoder(f"medcpt:{checkpoints}/") is medcpt
-
-
 def test_medcpt_questions_are_cls_vectors_at_64_tokens(medcpt: Encoder, checkpoints: Path) -> None:
     expected = cls_vectors(
         checkpoints / "MedCPT-Query-Encoder", 64, [(question,) for question in QUESTIONS[:8]]
@@ -128,17 +121,6 @@ def test_a_medcpt_article_without_title_keeps_an_empty_first_segment(
         )
     vector = medcpt.encode_passages([("", "stroke risk")])[0]
     np.testing.assert_allclose(vector, output.last_hidden_state[0, 0].numpy(), atol=tolerance())
-
-
-def test_no_texts_give_no_medcpt_vectors(medcpt: Encoder) -> None:
-    assert medcpt.encode_queries([]).shape == medcpt.encode_passages([]).shape == (0, HIDDEN)
-
-
-def test_medcpt_token_offsets_come_from_its_tokeniser(medcpt: Encoder) -> None:
-    text = "Aspirin, xy " + "stroke " * 600
-    offsets = medcpt.token_offsets(text)
-    assert offsets[:4] == [(0, 7), (7, 8), (9, 10), (10, 11)]
-    assert len(offsets) == 604
 
 
 def test_the_cross_encoder_scores_question_and_joined_passage(checkpoints: Path) -> None:
@@ -182,17 +164,6 @@ def test_a_cross_encoder_named_in_the_settings_puts_what_is_found_in_its_order(
     assert [document.id for document in found] == sorted(scores, key=lambda id: -scores[id])[:3]
 
 
-def test_the_cross_encoder_scores_nothing_for_no_passages(checkpoints: Path) -> None:
-    scorer = CrossEncoderScorer(checkpoints / "MedCPT-Cross-Encoder")
-    assert scorer.score("question", []).shape == (0,)
-
-
-def test_a_classifier_with_several_outputs_is_no_cross_encoder(tmp_path: Path) -> None:
-    folder = write_bert(tmp_path / "three", seed=5, labels=3)
-    with pytest.raises(KnowledgeBaseError, match="has 3 outputs"):
-        CrossEncoderScorer(folder)
-
-
 def test_bge_puts_its_instruction_before_questions_only(checkpoints: Path) -> None:
     folder = checkpoints / "bge"
     bge = load_encoder(f"bge:{folder}")
@@ -224,25 +195,10 @@ def test_any_sentence_transformer_is_loaded_with_its_own_prompts(tmp_path: Path)
     )
 
 
-def test_the_revision_changes_with_the_weights(tmp_path: Path) -> None:
-    revisions = {
-        load_encoder(str(write_sentence_transformer(tmp_path / str(seed), seed=seed))).revision
-        for seed in (7, 8)
-    }
-    assert len(revisions) == 2
-
-
 @pytest.mark.parametrize("kind", ["medcpt", "bge", "sentence-transformers"])
 def test_a_folder_without_a_model_is_refused(kind: str, tmp_path: Path) -> None:
     with pytest.raises(KnowledgeBaseError, match="folder"):
         load_encoder(f"{kind}:{tmp_path}")
-
-
-def test_broken_weights_are_refused(tmp_path: Path) -> None:
-    folder = write_sentence_transformer(tmp_path / "broken", seed=9)
-    (folder / "model.safetensors").write_bytes(b"not weights")
-    with pytest.raises(KnowledgeBaseError, match="cannot be read"):
-        load_encoder(str(folder))
 
 
 OFFLINE_SESSION = """

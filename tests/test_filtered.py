@@ -3,7 +3,7 @@
 import json
 import re
 from collections.abc import Callable, Iterator, Sequence
-from itertools import pairwise, product
+from itertools import product
 from pathlib import Path
 from typing import Any, get_args
 
@@ -14,7 +14,6 @@ from langchain_core.documents import Document
 from numpy.typing import NDArray
 
 from briefcontext.chains.passage_reader import PassageReader
-from briefcontext.commands.report import print_answer
 from briefcontext.errors import InputError
 from briefcontext.graphs.graph import build_graph
 from briefcontext.graphs.settings import Settings
@@ -219,19 +218,6 @@ def test_the_graph_reads_only_what_fulfils_the_settings(base: KnowledgeBase) -> 
     )
 
 
-def test_the_terminal_says_what_alone_was_searched_for_an_answer(
-    base: KnowledgeBase, capsys: pytest.CaptureFixture[str]
-) -> None:
-    for years, filters in (("2015-", ["years 2015-"]), (None, [])):
-        state = _run(base, years=years)
-        print_answer(state, verbose=False)
-        lines = capsys.readouterr().out.splitlines()
-        assert not state["answer"]["abstained"]
-        assert [
-            below for line, below in pairwise(lines) if line == "Only these were searched"
-        ] == filters
-
-
 @pytest.mark.parametrize("route", ["vanilla", "map_reduce"])
 def test_an_abstention_says_that_filters_were_on(route: Any, base: KnowledgeBase) -> None:
     built = build_graph(reader=PassageReader(), retriever=DenseRetriever(knowledge_base=base))
@@ -246,15 +232,6 @@ def test_an_abstention_says_that_filters_were_on(route: Any, base: KnowledgeBase
             )
             == said
         )
-
-
-def test_filters_that_leave_nothing_are_named_in_the_abstention(base: KnowledgeBase) -> None:
-    answer = _run(base, years=(2021, None), mesh=("Asthma",))["answer"]
-    assert answer["abstained"]
-    assert (
-        "No document that fulfils the filters (years 2021-, mesh Asthma) was retrieved"
-        in answer["text"]
-    )
 
 
 def test_filters_with_a_retriever_of_ones_own_are_an_error_of_the_graph() -> None:

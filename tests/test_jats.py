@@ -134,19 +134,8 @@ def test_headings_stand_alone_and_sections_come_in_order() -> None:
     ]
 
 
-def test_what_follows_an_inner_section_stands_under_the_outer_heading_again() -> None:
-    boxed = "<boxed-text><sec><title>Do not use</title><p>B.</p></sec></boxed-text>"
-    body = f"<sec><title>Doses</title><p>A.</p>{boxed}<p>C.</p><sec><p>D.</p></sec></sec><sec><p>E.</p></sec>"
-    assert sections(read_one(article(body)))[1:] == [
-        ("Doses", "A."), ("Doses › Do not use", "B."), ("Doses", "C.\n\nD."), ("", "E."),
-    ]
 
 
-def test_an_outer_heading_resumes_before_a_list_and_without_its_mark() -> None:
-    items = "<list list-type='roman-lower'><list-item><p>One.</p></list-item></list>"
-    body = f"<sec><title>Doses</title><sec><title>Adults</title><p>A.</p></sec>{items}</sec>"
-    document = read_one(article(body))
-    assert sections(document)[1:] == [("Doses", ""), ("Doses › Adults", "A."), ("Doses", "i) One.")]
 
 
 @pytest.mark.parametrize(("body", "text"), [
@@ -185,23 +174,8 @@ def test_the_body_reads_as_paragraphs(body: str, text: str) -> None:
     assert read_one(article(body)).page_content == f"Title\n\n{text}"
 
 
-def test_back_matter_and_sub_articles_are_left_out() -> None:
-    back = "<back><ack><p>Thanks.</p></ack><ref-list><title>References</title></ref-list></back>"
-    reply = "<sub-article><front-stub></front-stub><body><p>A</p></body></sub-article>"
-    assert read_one(article("<p>Text.</p>", after=back + reply)).page_content == "Title\n\nText."
 
 
-@pytest.mark.parametrize(("dates", "year"), [
-    ([("epub", 2010), ("ppub", 2011)], 2011),
-    ([("epub", 2010), ("collection", 2011)], 2011),
-    ([("nihms-submitted", 2009), ("epub", 2010), ("pmc-release", 2012)], 2010),
-    ([("pmc-release", 2012)], 2012),
-    ([], None),
-])
-def test_the_year_is_the_journal_issues_if_any(dates: list[tuple[str, int]], year: int | None) -> None:
-    meta = PMC + TITLE + "".join(DATE.format(*date) for date in dates)
-    assert read_one(article(meta=meta)).metadata.get("year") == year
-    assert read_one(article(meta=meta.replace("pub-type", "date-type"))).metadata.get("year") == year
 
 
 @pytest.mark.parametrize(("title", "kind", "related", "retracted", "notice"), [
@@ -220,12 +194,6 @@ def test_retracted_articles_and_the_notices_that_retract_them_are_told_apart(
     assert (metadata["retracted"], metadata["retraction_notice"]) == (retracted, notice)
 
 
-@pytest.mark.parametrize(("kind", "types"), [
-    ("review-article", "Review"), ("systematic-review", "Systematic Review"), ("case-report", "Case Reports"),
-    ("correction", "Published Erratum"), ("research-article", "research-article"),
-])
-def test_publication_types_are_medlines_so_that_one_filter_finds_articles_and_abstracts(kind: str, types: str) -> None:
-    assert read_one(article("<p>Text.</p>", kind=kind)).metadata["publication_types"] == types
 
 
 @pytest.mark.parametrize(("related", "noted"), [
@@ -240,9 +208,6 @@ def test_corrected_and_doubted_articles_say_so(related: str, noted: dict[str, bo
     assert {name: metadata[name] for name in ("corrected", "expression_of_concern") if name in metadata} == noted
 
 
-def test_a_footnotes_marker_is_no_part_of_the_title() -> None:
-    meta = PMC + TITLE.replace("Title", "On <italic>E. coli</italic><xref>*</xref>")
-    assert read_one(article(meta=meta)).metadata["title"] == "On E. coli"
 
 
 def test_every_article_of_a_set_is_read_whatever_its_namespace() -> None:

@@ -1,7 +1,6 @@
 """Reading of files in a process with limits of time and memory.
 
-One process reads file after file. It is started for the first file, and again after a file that was
-beyond the limits. Its alarm and its memory limit end it, wherever it is.
+One process reads file after file. Its alarm and its memory limit end it; then another is started.
 """
 
 import atexit
@@ -30,13 +29,13 @@ from briefcontext.knowledge.sources.source import (
 )
 
 FILE_BYTES = 50_000_000
-"""The size of a file up to which the time limit holds; a longer one may take more in proportion."""
+"""A larger file may take more time in proportion."""
 GIGABYTE = 1024**3
 AVAILABLE = find_spec("resource") is not None
 """False on Windows, which has no limits of a process."""
 
 MAX_SHARE, MAX_SHARE_KEPT = 0.7, 0.2
-"""Shares of the memory: of a file that was beyond the limit, and of a process that goes on."""
+"""Shares of the memory: of a file that was beyond the limit, and of a process that is kept."""
 
 Read = Callable[..., Iterator[Entry]]
 
@@ -46,9 +45,8 @@ class ReadLimits:
     """The limits for reading a file; for a file of many records, the time is for each of them."""
 
     seconds: float = 30.0
-    """For a file of up to 50 MB; longer ones get more in proportion."""
+    """For a file of up to 50 MB."""
     gigabytes: float = 1.0
-    """Of memory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +58,7 @@ class _Job:
 
 
 _Message = tuple[int, Entry | None, Exception | None, bool]
-"""The bytes read, and an entry; or the end of a file, its error, and whether the process goes on."""
+"""The bytes read, and an entry; or the end of a file, its error, and whether the process is kept."""
 
 
 class _Process:
@@ -84,7 +82,6 @@ class _Process:
 
     @property
     def runs(self) -> bool:
-        """Whether the process has not ended."""
         return self._running.poll() is None
 
     def messages(self, job: _Job) -> Iterator[_Message]:
@@ -104,7 +101,7 @@ class _Process:
                 return
 
     def end(self) -> int:
-        """Kill the process and what it started, and return its exit status."""
+        """Kill the process and its children, and return its exit status."""
         self._running.poll()
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(self._running.pid, signal.SIGKILL)
@@ -239,7 +236,7 @@ def _serve(job: _Job, replies: BinaryIO, size: int) -> None:
 
 
 def _share_of_memory(size: int, limits: ReadLimits) -> float:
-    """Return the share of its memory that the process has used since it began with a size."""
+    """Return the share of its memory that the process has used since its start."""
     return (_address_space() - size) / (limits.gigabytes * GIGABYTE)
 
 

@@ -30,9 +30,8 @@ LOADERS = {
 class LoaderSource(EntrySource):
     """The documents of a LangChain document loader, as a source.
 
-    Successive pages of one `source`, with a number in `page`, are one document. Other documents
-    have their own id, else their `source`. Links come from `url`, `pmid`, `doi` or a `source` that
-    is an address. The loader runs again each time the source is read.
+    Successive pages of one `source`, with a number in `page`, are one document. Other documents have
+    their id, else their `source`. The loader runs again each time the source is read.
     """
 
     def __init__(
@@ -42,7 +41,6 @@ class LoaderSource(EntrySource):
         name: str | None = None,
         fingerprint: str = "",
     ) -> None:
-        """Name the source, by default after the loader's class; see `Source.fingerprint`."""
         name = name or type(loader).__name__
         super().__init__(lambda: load(lambda: loader, name), name=name, fingerprint=fingerprint)
 
@@ -75,13 +73,8 @@ def load(
 ) -> Iterator[Entry]:
     """Load documents, and a reject if the loader fails.
 
-    Args:
-        make: returns the loader.
-        source: the name of documents without a `source`.
-        source_is_the_file: all documents have that name.
-
-    Raises:
-        MissingExtraError: a package of the loader is not installed.
+    `source` is the name of documents without a `source`, or of all if `source_is_the_file`. Raises
+    MissingExtraError if a package of the loader is not installed.
     """
     counts = Counter[str]()
 

@@ -1,9 +1,8 @@
-"""NCBI's published MedCPT embeddings of PubMed, indexed without encoding anything again.
+"""NCBI's published MedCPT embeddings of PubMed.
 
-Each of the 38 chunks at https://ftp.ncbi.nlm.nih.gov/pub/lu/MedCPT/pubmed_embeddings/ is three
-files: `embeds_chunk_N.npy`, (n, 768) float32; `pmids_chunk_N.json`, the PMIDs of its rows;
-`pubmed_chunk_N.json`, an object with the date, title, abstract and MeSH terms of a PMID as `d`,
-`t`, `a` and `m`.
+Each chunk at https://ftp.ncbi.nlm.nih.gov/pub/lu/MedCPT/pubmed_embeddings/ is three files:
+`embeds_chunk_N.npy`, (n, 768) float32; `pmids_chunk_N.json`, the PMIDs of its rows;
+`pubmed_chunk_N.json`, by PMID the date `d`, title `t`, abstract `a` and MeSH terms `m`.
 """
 
 import json
@@ -37,14 +36,14 @@ from briefcontext.knowledge.sources.source import (
 )
 
 READER_VERSION = 2
-"""Goes up if the same files are read as other entries, so that they are read again."""
+"""Goes up if files are read otherwise, so that they are read again."""
 DIMENSION = 768
 PARTS = re.compile(r"(?P<part>embeds|pmids|pubmed)_chunk_(?P<chunk>\w+)\.(?:npy|json)(?:\.gz)?")
 DOWNLOAD = "https://ftp.ncbi.nlm.nih.gov/pub/lu/MedCPT/pubmed_embeddings/"
 
 
 class MedCPTEmbeddings(FileSource):
-    """A chunk, as a source of documents with vectors. `size` counts the bytes of its articles.
+    """A chunk, as a source of documents with vectors.
 
     Only the PMIDs are in memory. An article without a vector or a text is a reject, and so is a
     vector without an article.
@@ -109,10 +108,7 @@ class MedCPTEmbeddings(FileSource):
 
 
 def part_beside(path: Path, part: str) -> Path:
-    """Return the file with another part of the chunk: `embeds`, `pmids` or `pubmed`.
-
-    Raises UnreadableError if it is missing.
-    """
+    """Return the file of another part of the chunk. Raises UnreadableError if it is missing."""
     match = PARTS.fullmatch(path.name)
     if match is None:
         raise UnreadableError("its name is none of MedCPT's, such as embeds_chunk_0.npy")
