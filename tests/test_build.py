@@ -182,10 +182,7 @@ def test_a_source_is_read_little_ahead_of_the_encoder(
     ("given", "complaint"),
     [
         ({"encoder": "sideways"}, "sideways"),
-        (
-            {"encoder": DeterministicFakeEmbedding(size=8)},
-            "EmbeddingsEncoder",
-        ),
+        ({"encoder": DeterministicFakeEmbedding(size=8)}, "EmbeddingsEncoder"),
         ({"sources": ["papers.txt"]}, "papers.txt"),
         ({"sources": [5]}, "open_sources"),
         ({"path": "demo"}, "bundled"),

@@ -17,15 +17,7 @@ from briefcontext.retrievers.knowledge_base import SearchMethod, retriever_over
 from tests import killed_build
 from tests.forked_python import run_forked
 from tests.hashing_encoder import HashingEncoder
-from tests.knowledge_bases import (
-    NEW,
-    build,
-    contents,
-    failing,
-    passages,
-    record,
-    source,
-)
+from tests.knowledge_bases import NEW, build, contents, failing, passages, record, source
 
 
 def test_a_source_that_fails_leaves_a_half_built_base_that_goes_on(tmp_path: Path) -> None:

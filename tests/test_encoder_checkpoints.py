@@ -285,7 +285,7 @@ def test_a_model_in_a_folder_is_loaded_without_asking_the_network(
         ("bge", "KnowledgeBaseError", "hf download BAAI/bge-large-en-v1.5"),
         ("bge", "KnowledgeBaseError", "bge:/path/to/folder"),
         ("sentence-transformers:some/model", "KnowledgeBaseError", "hf download some/model"),
-        ("sentence-transformers:?", "KnowledgeBaseError", "neither a folder nor a model's name"),
+        ("sentence-transformers:?", "KnowledgeBaseError", "neither a folder"),
         ("cross-encoder", "KnowledgeBaseError", "hf download ncbi/MedCPT-Cross-Encoder"),
     ],
 )

@@ -292,7 +292,7 @@ def test_a_subtitle_and_an_english_title_and_abstract_are_read(tmp_path: Path) -
     document = article(tmp_path, group + abstracts, " xml:lang='es'")
     assert document.metadata["title"] == "Bees"
     assert document.page_content.split("\n\n") == [
-        *("Bees", "Abejas: un ensayo", "Abstract", "Abejas.", "Abstract", "Bees.", "Text."),
+        *("Bees", "Abejas: un ensayo", "Abstract", "Abejas.", "Abstract", "Bees.", "Text.")
     ]
     english = article(tmp_path, group + abstracts)
     assert english.metadata["title"] == "Abejas: un ensayo"

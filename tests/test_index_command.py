@@ -60,10 +60,7 @@ def test_without_an_encoder_a_new_base_has_e5_and_another_keeps_its_own(
 
 @pytest.mark.parametrize(
     ("options", "message"),
-    [
-        ({"encoder": "bge"}, "built with"),
-        ({"chunk_tokens": 64}, "chunk_tokens"),
-    ],
+    [({"encoder": "bge"}, "built with"), ({"chunk_tokens": 64}, "chunk_tokens")],
 )
 def test_what_the_base_was_not_built_with_is_refused_before_weights_are_loaded(
     tmp_path: Path, loaded: list[str], options: dict[str, Any], message: str
@@ -84,11 +81,7 @@ def a_folder_of_something_else(place: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("make", "message"),
-    [
-        (a_file, "is a file"),
-        (a_folder_of_something_else, "thesis"),
-    ],
+    ("make", "message"), [(a_file, "is a file"), (a_folder_of_something_else, "thesis")]
 )
 def test_a_place_that_cannot_hold_a_base_is_refused_before_weights_are_loaded(
     tmp_path: Path, loaded: list[str], make: Callable[[Path], None], message: str

@@ -132,10 +132,7 @@ DAMAGES: dict[str, tuple[Callable[[Path], object], str]] = {
         lambda folder: (folder / "manifest.json").write_text("[]"),
         "manifest.json is damaged",
     ),
-    "not all tables": (
-        lambda folder: edit_manifest(folder, versions={"passages": 1}),
-        "versions",
-    ),
+    "not all tables": (lambda folder: edit_manifest(folder, versions={"passages": 1}), "versions"),
     "no encoder": (lambda folder: edit_manifest(folder, encoder=None), "encoder"),
 }
 
@@ -342,28 +339,16 @@ def test_info_says_what_it_is(built: Path) -> None:
 
 
 PROBLEMS: dict[str, tuple[Callable[[Path], object], str]] = {
-    "record count": (
-        lambda folder: edit_manifest(folder, records=1),
-        "700 records",
-    ),
-    "retracted": (
-        lambda folder: edit_manifest(folder, retracted=1),
-        "7 passages of retracted",
-    ),
-    "passage gone": (
-        change_passages(lambda table: table.delete("id", ["p009"])),
-        "699 passages",
-    ),
+    "record count": (lambda folder: edit_manifest(folder, records=1), "700 records"),
+    "retracted": (lambda folder: edit_manifest(folder, retracted=1), "7 passages of retracted"),
+    "passage gone": (change_passages(lambda table: table.delete("id", ["p009"])), "699 passages"),
     "not indexed": (
         change_passages(
             lambda table: table.append(table.read(table.data.schema.names, "id = 'p009'"))
         ),
         "700 of 701",
     ),
-    "other vectors": (
-        replace_rows("true", vector=[1.0] * 16),
-        "vector of passage 'p000'",
-    ),
+    "other vectors": (replace_rows("true", vector=[1.0] * 16), "vector of passage 'p000'"),
     "other text": (replace_rows("true", text="New."), "vector of passage 'p000'"),
     "update stopped": (stop_update, "is not complete"),
     "indexes gone": (

@@ -138,18 +138,6 @@ def test_words_exponents_and_rows_come_out_in_order(
     assert text.splitlines()[-len(rows) :] == table
 
 
-LEFT = (
-    "The toy drug is given to adults in a",
-    "dose of 500 mg every 8 hours. Adults",
-    "whose creatinine clearance is below",
-    "10 ml/min must not be given it at all,",
-)
-TABLE = (
-    ("Weight in kg", "Adults", "Children"),
-    ("up to 10", "none", "50 mg"),
-    ("10 to 20", "none", "100 mg"),
-    ("above 20", "500 mg", "250 mg"),
-)
 LABELS = (
     ("Creatinine clearance 10 to 30 ml/min", "125 mg", "62 mg"),
     ("Creatinine clearance 30 to 50 ml/min", "250 mg", "125 mg"),

@@ -20,11 +20,6 @@ needs_data = pytest.mark.skipif(
 
 TITLE = "<ArticleTitle>A title.</ArticleTitle>"
 ABSTRACT = "<Abstract><AbstractText>An abstract.</AbstractText></Abstract>"
-VERNACULAR = "<VernacularTitle>Bijen.</VernacularTitle>"
-OTHER_ABSTRACTS = (
-    "<OtherAbstract Type='Publisher' Language='ger'><AbstractText>Bienen.</AbstractText></OtherAbstract>"
-    "<OtherAbstract Type='PIP' Language='eng'><AbstractText>From PIP.</AbstractText></OtherAbstract>"
-)
 MATHML = "<math><msub><mi>V</mi> <mn>2</mn></msub></math>"
 ISSUE = "<Journal><JournalIssue><PubDate>{}</PubDate></JournalIssue></Journal>"
 ARTICLE_DATE = "<ArticleDate><Year>2004</Year></ArticleDate>"

@@ -1,7 +1,6 @@
 import io
 import json
 import tracemalloc
-import zlib
 from collections.abc import Iterator
 from typing import Any
 
@@ -221,10 +220,6 @@ def test_a_line_without_end_is_a_reject_in_bounded_memory() -> None:
     tracemalloc.stop()
     assert only == Reject("line 1", f"The line has {MAX_LINE_BYTES:,} bytes or more.")
     assert peak < 4 * MAX_LINE_BYTES
-
-
-def _readable_lines(packed: bytes) -> int:
-    return zlib.decompressobj(wbits=31).decompress(packed).count(b"\n")
 
 
 @pytest.mark.parametrize(

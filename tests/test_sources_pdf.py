@@ -47,8 +47,6 @@ TEXT = f"""Adverse events
 
 Placebo was given to 42. Their follow-up was shorter than that of the others and went on for a quarter."""
 
-ROWS = ((8, 1, "2.5"), (9, 31, "40"), (10, 62, "7.5"))
-
 
 def pdf(
     *pages: str, title: str = "", password: str | None = None, algorithm: str = "RC4-128"

@@ -66,13 +66,11 @@ def chunk_document(
         KnowledgeBaseError: the document has neither a `source_id` nor an id.
     """
     if tokens < 1:
-        raise InputError(f"a chunk of {tokens} tokens is not possible; give 1 or more.")
+        raise InputError(f"A chunk of {tokens} tokens is not possible: give 1 or more.")
     source_id = document.metadata.get("source_id", document.id)
     if source_id is None:
         raise KnowledgeBaseError(
-            f"a document that begins {document.page_content[:40]!r} has no source_id, which its "
-            f"chunks are "
-            "named after; set metadata['source_id']."
+            f"The document {document.page_content[:40]!r}… has no id: set metadata['source_id']."
         )
     text = document.page_content
     sections = _sections(document)
@@ -86,32 +84,27 @@ def chunk_document(
     starts = _chunk_starts(text, encoder.token_offsets(text), sections, tokens, exact=exact)
     chunks = []
     for index, (start, end) in enumerate(zip(starts, [*starts[1:], len(text)], strict=False)):
-        metadata = {
-            **kept,
-            "source_id": source_id,
-            "chunk_index": index,
-            "start": start,
-            "end": end,
+        place = {"source_id": source_id, "chunk_index": index, "start": start, "end": end}
+        covered = {
+            min(part.end, end) - max(part.start, start): part.heading
+            for part in reversed(_overlapping(sections, start, end))
         }
-        within = _overlapping(sections, start, end)
-        if heading := max(
-            within, key=lambda part: min(part.end, end) - max(part.start, start)
-        ).heading:
-            metadata["section"] = heading
-        if known := _overlapping(paragraphs, start, end):
-            metadata["paragraph_starts"] = json.dumps(
-                known, ensure_ascii=False, separators=(",", ":")
-            )
-        if introduced := list_lines(text, start):
-            metadata["list_lines"] = "\n".join(introduced)
-        if printed := _overlapping(pages, start, end):
-            metadata["page"] = printed[0][1]
-            if printed[1:]:
-                metadata["page_starts"] = json.dumps(printed[1:])
-        chunks.append(
-            Document(id=f"{source_id}#{index}", page_content=text[start:end], metadata=metadata)
-        )
+        chunk_pages = _overlapping(pages, start, end)
+        optional = {
+            "section": covered[max(covered)],
+            "paragraph_starts": _json(_overlapping(paragraphs, start, end)),
+            "list_lines": "\n".join(list_lines(text, start)),
+            "page": chunk_pages[0][1] if chunk_pages else None,
+            "page_starts": _json(chunk_pages[1:]),
+        }
+        known = {name: value for name, value in optional.items() if value}
+        id, metadata = f"{source_id}#{index}", {**kept, **place, **known}
+        chunks.append(Document(id=id, page_content=text[start:end], metadata=metadata))
     return chunks
+
+
+def _json(rows: Sequence[object]) -> str:
+    return json.dumps(rows, ensure_ascii=False, separators=(",", ":")) if rows else ""
 
 
 def _overlapping(parts: Sequence[_T], start: int, end: int) -> Sequence[_T]:
@@ -134,9 +127,8 @@ def _sections(document: Document) -> list[_Section]:
     if not found or found[0][0] > 0:
         found.insert(0, (0, ""))
     ends = [start for start, _ in found[1:]] + [len(text)]
-    return [
-        _Section(start, end, heading) for (start, heading), end in zip(found, ends, strict=True)
-    ]
+    parts = zip(found, ends, strict=True)
+    return [_Section(start, end, heading) for (start, heading), end in parts]
 
 
 def _introduces(line: re.Match[str]) -> bool:
@@ -147,9 +139,8 @@ def _paragraphs(text: str, sections: Sequence[_Section]) -> list[tuple[int, str,
     """Return the start, heading and number of each paragraph, if there are several."""
     found = []
     for part in sections:
-        starts = [
-            part.start + match.end() for match in _PARAGRAPH.finditer(text[part.start : part.end])
-        ]
+        matches = _PARAGRAPH.finditer(text[part.start : part.end])
+        starts = [part.start + match.end() for match in matches]
         first = text[part.start : starts[1] if len(starts) > 1 else part.end].strip("#: \t\r\n")
         begin = 0 if part.heading and first == part.heading else 1
         found += [(start, part.heading, number) for number, start in enumerate(starts, begin)]

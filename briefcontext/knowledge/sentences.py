@@ -3,7 +3,6 @@
 import re
 from collections.abc import Iterator
 from itertools import pairwise, zip_longest
-from typing import NamedTuple
 
 import sentencex
 
@@ -31,18 +30,6 @@ _LIST_WITHIN = 8192
 """Characters before a place in which the beginning of its list is searched."""
 _FULL = 0.75
 """Part of the longest line of a paragraph that a full line has."""
-
-
-class RankedSentence(NamedTuple):
-    """A sentence of a document with its rank for a question."""
-
-    document_id: str
-    text: str
-    start: int
-    end: int
-    """Character offsets in the document's text."""
-    score: float
-    """The probability that the sentence answers the question."""
 
 
 def split_sentences(text: str) -> list[tuple[int, int]]:

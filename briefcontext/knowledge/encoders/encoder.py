@@ -112,8 +112,7 @@ class EmbeddingsEncoder:
         lengths = {len(vector) for vector in vectors} or {self.dimension}
         if len(vectors) != expected or lengths != {self.dimension}:
             raise KnowledgeBaseError(
-                f"the embeddings {self.name!r} returned {len(vectors)} vectors of "
-                f"{sorted(lengths)} numbers "
-                f"for {expected} texts, not {expected} of {self.dimension}; use other embeddings."
+                f"The embeddings {self.name!r} returned {len(vectors)} vectors of "
+                f"{sorted(lengths)} numbers, not {expected} of {self.dimension}: use others."
             )
         return unit_vectors(np.asarray(vectors, dtype=np.float32).reshape(expected, self.dimension))

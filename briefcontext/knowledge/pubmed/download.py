@@ -2,14 +2,14 @@
 
 import gzip
 import hashlib
-import logging
 import re
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypeVar
 
 from tenacity import Retrying, wait_exponential
 
@@ -20,8 +20,6 @@ from briefcontext.retries import PassingError, may_pass, retry_policy
 if TYPE_CHECKING:
     import httpx2
 
-logger = logging.getLogger(__name__)
-
 AT_ONCE = 2
 """Downloads at a time, which NCBI asks for."""
 TRIES = 6
@@ -29,6 +27,8 @@ FIRST_WAIT, LONGEST_WAIT = 1.0, 60.0
 """Seconds before another try; each wait is twice the one before."""
 _BLOCK = 1 << 20
 _CHECKSUM = re.compile(r"\b[0-9a-f]{32}\b")
+
+_T = TypeVar("_T")
 
 
 class Downloads:
@@ -45,10 +45,14 @@ class Downloads:
             folder: the folder for the files, which is created.
             keep: whether `done` keeps files.
         """
+        import httpx2
+
         self.url, self.folder, self._keep = url.rstrip("/") + "/", folder, keep
         self._threads = ThreadPoolExecutor(AT_ONCE, "download")
         self._started: dict[str, Future[Path]] = {}
         self._lock = threading.Lock()
+        headers = {"Accept-Encoding": "identity"}
+        self._client = httpx2.Client(follow_redirects=True, timeout=60, headers=headers)
 
     def names(self, pattern: re.Pattern[str]) -> list[str]:
         """Return the names of the server's files that match a pattern, sorted."""
@@ -57,13 +61,8 @@ class Downloads:
         return sorted({name for name in links if pattern.fullmatch(name)})
 
     def size(self, name: str) -> int:
-        def ask() -> int:
-            with _client() as client, _failures():
-                reply = client.head(self.url + name)
-                _check(reply)
-                return int(reply.headers.get("Content-Length", 0))
-
-        return int(self._tried(name, ask))
+        reply = self._tried(name, lambda: self._ask("HEAD", name))
+        return int(reply.headers.get("Content-Length", 0))
 
     def start(self, name: str, *, checked: bool = True) -> "Future[Path]":
         """Begin a download in the background; `checked` compares it with the file's `.md5`."""
@@ -87,6 +86,7 @@ class Downloads:
     def close(self) -> None:
         """Wait for running downloads, and begin no other."""
         self._threads.shutdown(cancel_futures=True)
+        self._client.close()
 
     def _file(self, name: str, checked: bool) -> Path:
         path = self.folder / name
@@ -105,28 +105,19 @@ class Downloads:
 
     def _download(self, name: str, expected: str) -> None:
         """Download a file, from where an earlier try ended."""
-        path, partial, tag = (
-            self.folder / name,
-            self.folder / f"{name}.part",
-            self.folder / f"{name}.etag",
-        )
+        path = self.folder / name
+        partial, tag = path.with_name(f"{name}.part"), path.with_name(f"{name}.etag")
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
             version = tag.read_text() if tag.is_file() else ""
-            held = partial.stat().st_size if version and partial.is_file() else 0
-            asked = {"Range": f"bytes={held}-", "If-Range": version} if held else {}
-            with (
-                _client() as client,
-                _failures(),
-                client.stream("GET", self.url + name, headers=asked) as reply,
-            ):
-                if reply.status_code == 416:  # Everything was there, and is not what it should be.
+            size = partial.stat().st_size if version and partial.is_file() else 0
+            headers = {"Range": f"bytes={size}-", "If-Range": version} if size else {}
+            with _failures(), self._client.stream("GET", self.url + name, headers=headers) as reply:
+                if reply.status_code == 416:  # The parts are complete, and do not fit together.
                     partial.unlink()
-                    raise PassingError("its parts do not fit together")
                 _check(reply)
-                tag.write_text(
-                    str(reply.headers.get("ETag") or reply.headers.get("Last-Modified") or "")
-                )
+                version = reply.headers.get("ETag") or reply.headers.get("Last-Modified") or ""
+                tag.write_text(version)
                 with partial.open("ab" if reply.status_code == 206 else "wb") as file:
                     for block in reply.iter_raw():
                         file.write(block)
@@ -139,44 +130,28 @@ class Downloads:
             reason = error.strerror or first_line(error)
             raise KnowledgeBaseError(
                 f"{name} cannot be stored in {self.folder} ({reason}). Make space, and run the "
-                f"command again."
+                "command again."
             ) from error
 
     def _text(self, name: str) -> str:
-        def ask() -> str:
-            with _client() as client, _failures():
-                reply = client.get(self.url + name)
-                _check(reply)
-                return str(reply.text)
+        return str(self._tried(name, lambda: self._ask("GET", name)).text)
 
-        return str(self._tried(name, ask))
+    def _ask(self, method: str, name: str) -> "httpx2.Response":
+        with _failures():
+            reply = self._client.request(method, self.url + name)
+        _check(reply)
+        return reply
 
-    def _tried(self, name: str, ask: Any) -> Any:
+    def _tried(self, name: str, ask: Callable[[], _T]) -> _T:
         """Return the result of a request, which is repeated if it breaks."""
-        retrying = Retrying(
-            before_sleep=lambda state: logger.info(
-                "%s%s: %s; again", self.url, name, state.outcome
-            ),
-            **retry_policy(TRIES, wait_exponential(FIRST_WAIT, LONGEST_WAIT)),
-        )
+        policy = retry_policy(TRIES, wait_exponential(FIRST_WAIT, LONGEST_WAIT))
         try:
-            return retrying(ask)
+            return Retrying(**policy)(ask)
         except PassingError as error:
             raise KnowledgeBaseError(
                 f"{self.url}{name} could not be read in {TRIES} tries ({error}). Run the command "
-                f"again later: it "
-                "continues from here."
+                "again later: it continues from here."
             ) from error
-
-
-@contextmanager
-def _client() -> "Iterator[httpx2.Client]":
-    import httpx2
-
-    with httpx2.Client(
-        follow_redirects=True, timeout=60, headers={"Accept-Encoding": "identity"}
-    ) as client:
-        yield client
 
 
 @contextmanager
@@ -191,7 +166,7 @@ def _failures() -> Iterator[None]:
 
 def _check(reply: "httpx2.Response") -> None:
     status = reply.status_code
-    if may_pass(status):
+    if may_pass(status) or status == 416:
         wait = retry_after(reply.headers.get("Retry-After"))
         raise PassingError(f"HTTP {status}", None if wait is None else min(wait, LONGEST_WAIT))
     if status >= 400:
@@ -202,13 +177,10 @@ def _check(reply: "httpx2.Response") -> None:
 
 def _damage(path: Path, name: str, expected: str) -> str:
     """Return the damage of a complete download, or ""."""
-    if expected:
-        digest = hashlib.md5(usedforsecurity=False)
-        with path.open("rb") as file:
-            while block := file.read(_BLOCK):
-                digest.update(block)
-        if digest.hexdigest() != expected:
-            return f"its MD5 checksum is {digest.hexdigest()} and not {expected}"
+    with path.open("rb") as file:
+        digest = hashlib.file_digest(file, partial(hashlib.md5, usedforsecurity=False)).hexdigest()
+    if expected and digest != expected:
+        return f"its MD5 checksum is {digest} and not {expected}"
     if name.endswith(".gz"):
         try:
             with gzip.open(path) as content:

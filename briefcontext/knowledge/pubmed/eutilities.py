@@ -17,7 +17,7 @@ from weakref import finalize
 
 from langchain_core.documents import Document
 from langchain_core.rate_limiters import BaseRateLimiter, InMemoryRateLimiter
-from tenacity import RetryCallState, Retrying, wait_exponential
+from tenacity import Retrying, wait_exponential
 
 from briefcontext.errors import KnowledgeBaseError, retry_after
 from briefcontext.knowledge.sources.source import Reject
@@ -76,17 +76,14 @@ class EUtilities:
         """
         import httpx2
 
-        address = (base_url or os.environ.get(URL_VARIABLE, "").strip() or DEFAULT_URL).rstrip(
-            "/"
-        ) + "/"
+        address = base_url or os.environ.get(URL_VARIABLE, "").strip() or DEFAULT_URL
         url = httpx2.URL()
         with suppress(httpx2.InvalidURL):
-            url = httpx2.URL(address)
+            url = httpx2.URL(address.rstrip("/") + "/")
         if url.scheme not in ("http", "https") or not url.host:
             raise KnowledgeBaseError(
-                f"{address!r} is not an address of the E-utilities: give one like {DEFAULT_URL}, "
-                f"or unset "
-                f"{URL_VARIABLE}."
+                f"{address!r} is not an address of the E-utilities: unset {URL_VARIABLE}, or give "
+                f"one like {DEFAULT_URL}."
             )
         self._server = url.netloc.decode("ascii")
         self._api_key = os.environ.get(KEY_VARIABLE, "").strip()
@@ -101,11 +98,10 @@ class EUtilities:
             )
         except (ValueError, ImportError, httpx2.InvalidURL) as error:
             raise KnowledgeBaseError(
-                "The proxy that the environment names (HTTPS_PROXY, HTTP_PROXY, ALL_PROXY) cannot "
-                "be used for "
-                f"{self._server}: correct it, or unset it."
+                f"The proxy in the environment (HTTPS_PROXY, HTTP_PROXY, ALL_PROXY) cannot be used "
+                f"for {self._server}: correct it, or unset it."
             ) from error
-        # Whoever keeps this open to the end of the process need not call it.
+        # Called at the end of the process, at the latest.
         self.close = finalize(self, self._client.close)
 
     def search(self, query: str, most: int) -> list[str]:
@@ -114,10 +110,7 @@ class EUtilities:
         Raises KnowledgeBaseError if NCBI does not answer.
         """
         fields = {"term": query, "retmode": "json", "retmax": str(most), "sort": "relevance"}
-        found = self._ask("esearch", fields, _pmids)
-        # The query holds the question's words, which may be a patient's.
-        logger.debug("PubMed: %d records for %r", len(found), query)
-        return found
+        return self._ask("esearch", fields, _pmids)
 
     def fetch(self, pmids: Sequence[str]) -> dict[str, Document]:
         """Return the records with these PMIDs, as `read_pubmed_xml` reads them.
@@ -126,11 +119,8 @@ class EUtilities:
         """
         records: dict[str, Document] = {}
         for start in range(0, len(pmids), BATCH):
-            fields = {
-                "id": ",".join(pmids[start : start + BATCH]),
-                "retmode": "xml",
-                "rettype": "abstract",
-            }
+            ids = ",".join(pmids[start : start + BATCH])
+            fields = {"id": ids, "retmode": "xml", "rettype": "abstract"}
             for entry in self._ask("efetch", fields, _entries):
                 if isinstance(entry, Reject):
                     logger.warning("PubMed: %s left out: %s", entry.position, entry.reason)
@@ -142,33 +132,20 @@ class EUtilities:
 
     def _ask(self, utility: str, fields: dict[str, str], read: Callable[[bytes], _T]) -> _T:
         identity = {"tool": TOOL, "email": self._email, "api_key": self._api_key}
-        sent = {
-            "db": "pubmed",
-            **fields,
-            **{name: value for name, value in identity.items() if value},
-        }
+        known = {name: value for name, value in identity.items() if value}
+        sent = {"db": "pubmed", **fields, **known}
 
         def attempt() -> _T:
             self.rate.acquire()
             return read(self._post(utility, sent))
 
-        def log(state: RetryCallState) -> None:
-            error = state.outcome.exception() if state.outcome else None
-            logger.info(
-                "PubMed: %s failed with %s; again in %g seconds",
-                utility,
-                error,
-                state.upcoming_sleep,
-            )
-
         policy = retry_policy(TRIES, wait_exponential(multiplier=1))
         try:
-            return Retrying(sleep=sleep, before_sleep=log, **policy)(attempt)
+            return Retrying(sleep=sleep, **policy)(attempt)
         except PassingError as error:
             raise KnowledgeBaseError(
-                f"PubMed did not answer ({self._server}: {utility} failed {TRIES} times, the last "
-                f"time with {error}): check the network, try again later, or use a knowledge base "
-                "on this machine (--kb DIR)."
+                f"PubMed did not answer ({self._server}: {utility} failed {TRIES} times, with "
+                f"{error}): check the network, try again later, or use --kb DIR."
             ) from error.__cause__
 
     def _post(self, utility: str, sent: dict[str, str]) -> bytes:
@@ -186,21 +163,20 @@ class EUtilities:
             wait = retry_after(response.headers.get("Retry-After"))
             if wait is not None and wait > LONGEST_PAUSE:
                 raise KnowledgeBaseError(
-                    f"PubMed wants to be asked again in {wait:.0f} seconds ({self._server}: "
-                    f"{reason}). Wait, or use a knowledge base on this machine (--kb DIR)."
+                    f"PubMed asks to wait {wait:.0f} seconds ({self._server}: {reason}). Wait, or "
+                    "use --kb DIR."
                 )
             raise PassingError(reason, wait)
         if self._api_key and "api key" in complaint.lower():
             raise KnowledgeBaseError(
-                f"{self._server} refused the API key ({reason}): correct {KEY_VARIABLE}, or "
-                "unset it to go on at 3 requests a second."
+                f"{self._server} refused the API key ({reason}): correct or unset {KEY_VARIABLE}."
             )
         if response.status_code != 200:
             raise KnowledgeBaseError(
                 f"{self._server} did not accept the request ({utility}: {reason}): check "
-                f"{URL_VARIABLE} if it is set, or use a knowledge base on this machine (--kb DIR)."
+                f"{URL_VARIABLE}, or use --kb DIR."
             )
-        if complaint:  # such as "Search Backend failed": these pass
+        if complaint:  # "Search Backend failed", for example, may pass.
             raise PassingError(reason)
         return response.content
 
@@ -213,9 +189,7 @@ class EUtilities:
 
 def _pmids(body: bytes) -> list[str]:
     pmids = _json(body)[1].get("idlist")
-    if not isinstance(pmids, list) or not all(
-        isinstance(pmid, str) and pmid.isdecimal() for pmid in pmids
-    ):
+    if not isinstance(pmids, list) or not all(str(pmid).isdecimal() for pmid in pmids):
         raise PassingError("an answer that is not a list of PMIDs in JSON")
     return pmids
 
@@ -227,12 +201,10 @@ def _entries(body: bytes) -> list[Document | Reject]:
         entry for entry in read_pubmed_xml(io.BytesIO(body)) if isinstance(entry, Document | Reject)
     ]
     for entry in entries:
-        # A reject of one record says which; any other one means that the rest of the answer is
-        # lost.
+        # Other rejects than of a record mean that the rest of the answer is lost.
         if isinstance(entry, Reject) and not entry.position.startswith("record "):
-            raise PassingError(
-                f"an answer that is not PubMed XML ({entry.position}: {entry.reason})"
-            )
+            problem = f"an answer that is not PubMed XML ({entry.position}: {entry.reason})"
+            raise PassingError(problem)
     return entries
 
 

@@ -15,7 +15,7 @@ from briefcontext.knowledge.encoders.encoder import title_and_text
 from briefcontext.knowledge.pubmed.eutilities import EUtilities
 from briefcontext.knowledge.sources.publication import language, publication_type
 from briefcontext.knowledge.store.filters import NO_FILTERS, Filters
-from briefcontext.knowledge.store.manifest import EncoderRecord, Manifest, timestamp
+from briefcontext.knowledge.store.manifest import EncoderRecord, Manifest
 from briefcontext.knowledge.study_type import PUBMED_QUERIES
 
 if TYPE_CHECKING:
@@ -111,10 +111,7 @@ class LivePubMed:
     @cached_property
     def manifest(self) -> Manifest:
         """Names the encoder; all counts are zero."""
-        now = timestamp()
-        return Manifest(
-            created=now, updated=now, encoder=EncoderRecord.model_validate(self.encoder)
-        )
+        return Manifest(encoder=EncoderRecord.model_validate(self.encoder))
 
     def search(self, query: str, k: int, filters: Filters = NO_FILTERS) -> list[Document]:
         """Return the `k` candidates most similar to a question, best first.
@@ -127,7 +124,7 @@ class LivePubMed:
             KnowledgeBaseError: NCBI does not answer, or has no readable record.
         """
         if k < 1:
-            raise InputError(f"k is {k}, and at least 1 passage must be asked for.")
+            raise InputError(f"k is {k}: ask for at least 1 passage.")
         asked = (query, max(k, self.candidates), filters)
         same, made, ranking = self._last
         if same != asked or monotonic() - made >= REMEMBERED_SECONDS:
@@ -136,7 +133,7 @@ class LivePubMed:
         return [document.model_copy(deep=True) for document in ranking[:k]]
 
     def _ranked(self, query: str, most: int, filters: Filters) -> list[Document]:
-        encoder = self.encoder  # a missing encoder is known before NCBI is troubled
+        encoder = self.encoder  # Fails before NCBI is asked.
         pmids = self._find(query, most, filters)
         if not pmids:
             return []
@@ -144,8 +141,7 @@ class LivePubMed:
         documents = [records[pmid] for pmid in pmids if pmid in records]
         if not documents:
             raise KnowledgeBaseError(
-                f"None of the records that PubMed found ({len(pmids):,}) can be read: try again "
-                f"later."
+                f"None of PubMed's {len(pmids):,} records can be read: try again later."
             )
         passages = [title_and_text(document) for document in documents]
         scores = encoder.encode_passages(passages) @ encoder.encode_queries([query])[0]
@@ -161,9 +157,8 @@ class LivePubMed:
         """
         records = self._eutilities.fetch([source_id] if source_id.isdecimal() else [])
         if source_id not in records:
-            raise KnowledgeBaseError(
-                f"PubMed has no readable record with PMID {source_id!r}: check the number."
-            )
+            message = f"PubMed has no readable record with PMID {source_id!r}: check the number."
+            raise KnowledgeBaseError(message)
         return [records[source_id]]
 
     def _find(self, question: str, most: int, filters: Filters) -> list[str]:
@@ -190,9 +185,8 @@ def pubmed_queries(question: str) -> list[str]:
     words = _content_words(question)
     queries = [" ".join(words)]
     if 3 <= len(words) <= MOST_WORDS_ALL_BUT_ONE:
-        queries.append(
-            " OR ".join(f"({' '.join(kept)})" for kept in combinations(words, len(words) - 1))
-        )
+        some = combinations(words, len(words) - 1)
+        queries.append(" OR ".join(f"({' '.join(kept)})" for kept in some))
     queries.append(" OR ".join(words))
     return list(dict.fromkeys(filter(None, queries)))
 
@@ -225,9 +219,8 @@ def pubmed_filters(filters: Filters) -> str:
 
 def _content_words(question: str) -> list[str]:
     text = unicodedata.normalize("NFKC", question).translate(_PLAIN_CHARACTERS)
-    words = list(
-        dict.fromkeys(word.lower() for word in _WORD.findall(text) if not _is_stop_word(word))
-    )
+    content = (word.lower() for word in _WORD.findall(text) if not _is_stop_word(word))
+    words = list(dict.fromkeys(content))
     kept = set(sorted(words, key=len, reverse=True)[:MOST_WORDS])
     return [word for word in words if word in kept]
 

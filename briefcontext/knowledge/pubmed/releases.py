@@ -8,19 +8,18 @@ vectors.
 import json
 import os
 import re
-from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import asdict, dataclass
-from itertools import islice, pairwise
+from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from langchain_core.documents import Document
 from numpy.typing import NDArray
+from pydantic import TypeAdapter, ValidationError
 
-from briefcontext.errors import KnowledgeBaseError, first_line
+from briefcontext.errors import KnowledgeBaseError, first_line, problems
 from briefcontext.knowledge.pubmed.download import Downloads
 from briefcontext.knowledge.sources.limited import LimitedFile, ReadLimits
 from briefcontext.knowledge.sources.pubmed_xml import read_pubmed_xml
@@ -37,8 +36,6 @@ BASELINE, UPDATES = "baseline", "updatefiles"
 STATE_FILE = "pubmed.json"
 """The options of a base of PubMed."""
 RECORDS_PER_FILE = 30_000
-PART, PARTS_AHEAD = 1_000, 20
-"""Records that are read at a time, and such parts in advance."""
 
 _FILE = re.compile(r"pubmed(\d\d)n(\d{4,})\.xml\.gz")
 _CHUNK = re.compile(r"embeds_chunk_(\w+)\.npy")
@@ -53,7 +50,7 @@ class Options:
     """Whether NCBI's vectors are used."""
 
     def save(self, place: Place) -> None:
-        place.write(STATE_FILE, json.dumps(asdict(self), indent=1).encode())
+        place.write(STATE_FILE, TypeAdapter(Options).dump_json(self))
 
     @classmethod
     def load(cls, place: Place) -> "Options | None":
@@ -61,17 +58,11 @@ class Options:
         if (content := place.read(STATE_FILE)) is None:
             return None
         try:
-            state = json.loads(content)
-            lists = {
-                name: tuple(value)
-                for name, value in state["filters"].items()
-                if isinstance(value, list)
-            }
-            return cls(Filters(**{**state["filters"], **lists}), bool(state["embeddings"]))
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            return TypeAdapter(Options).validate_json(content)
+        except ValidationError as error:
             raise KnowledgeBaseError(
-                f"{place}/{STATE_FILE} is damaged ({first_line(error)}). Restore it, or build the "
-                f"base again."
+                f"{place}/{STATE_FILE} is damaged ({problems(error)}). Restore it, or build the "
+                "base again."
             ) from error
 
 
@@ -166,8 +157,8 @@ def due_updates(updates: Sequence[Release], done: Sequence[str]) -> list[Release
     due = [each for each in updates if (each.year, each.number) > (last.year, last.number)]
     if due and due[0].year != last.year:
         raise KnowledgeBaseError(
-            f"This base follows PubMed's baseline of 20{last.year}, and NCBI has the files of 20{due[0].year}. Run "
-            "`briefcontext pubmed build` on it: records that did not change are not encoded again."
+            f"This base follows PubMed's baseline of 20{last.year}, and NCBI has the files of "
+            f"20{due[0].year}. Run `briefcontext pubmed build` on it."
         )
     if due and due[0].number != last.number + 1:
         raise KnowledgeBaseError(_gap(last.year, last.number + 1, UPDATES))
@@ -184,7 +175,7 @@ class Vectors:
         for name in names:
             downloads.start(name, checked=False)
         rows = [_pmids(downloads.get(name, checked=False)) for name in names]
-        self._pmids = np.concatenate(rows) if rows else np.empty(0, np.int64)
+        self._pmids = np.concatenate([np.empty(0, np.int64), *rows])
         self._order = np.argsort(self._pmids, kind="stable")
         self._starts = np.cumsum([0, *map(len, rows)])
         self._open: dict[int, NDArray[np.floating[Any]]] = {}
@@ -281,21 +272,20 @@ class ReleaseSource:
         return f"pubmed:{self.name}:{self._options.filters}"
 
     def entries(self) -> Iterator[Entry]:
-        downloads = self._mirror.download(self._release)
+        downloads, filters = self._mirror.download(self._release), self._options.filters
         self.read = self.left_out = self.consumed = 0
         path = downloads.get(self.name)
         if self._following is not None:
             self._mirror.download(self._following).start(self._following.name)
-        # A process of its own parses while passages are encoded and written.
         file = LimitedFile(path, read_pubmed_xml, name=self.name, reading=[], limits=ReadLimits())
         self.size = file.size
-        for entry in _read_ahead(file.entries()):
+        for entry in file.entries():
             self.read += 1
             self.consumed = file.consumed
             if isinstance(entry, Reject) and not entry.position.startswith("record "):
                 # The file is rejected from here on, and not one of its records.
                 raise KnowledgeBaseError(f"{path} cannot be read to its end. {entry.reason}")
-            if isinstance(entry, Document) and not self._is_wanted(entry):
+            if isinstance(entry, Document) and filters and not matches(entry, filters):
                 self.left_out += 1
                 continue
             yield self._with_vector(entry)
@@ -303,33 +293,11 @@ class ReleaseSource:
         if self._report is not None:
             self._report(self)
 
-    def _is_wanted(self, document: Document) -> bool:
-        filters = self._options.filters
-        return not filters or matches(document, filters)
-
     def _with_vector(self, entry: Entry) -> Entry:
         if self._vectors is None or not isinstance(entry, Document):
             return entry
         vector = self._vectors.find(str(entry.id))
         return entry if vector is None else VectorDocument(entry, vector)
-
-
-def _read_ahead(entries: Iterator[Entry]) -> Iterator[Entry]:
-    """Yield entries that a thread reads in advance, so that parsing goes on during a write."""
-    thread = ThreadPoolExecutor(1, "read")
-    parts: deque[Future[list[Entry]]] = deque()
-
-    def read() -> None:
-        parts.append(thread.submit(lambda: list(islice(entries, PART))))
-
-    try:
-        for _ in range(PARTS_AHEAD):
-            read()
-        while part := parts.popleft().result():
-            read()
-            yield from part
-    finally:
-        thread.shutdown(cancel_futures=True)
 
 
 def release_sources(

@@ -81,10 +81,7 @@ WHOLE_FILES: dict[str, Callable[..., Iterator[Entry]]] = {
     **{format: partial(read_office, format=format) for format in ("docx", "pptx")},
     **{format: partial(read_document, format=format) for format in ("epub", "latex", "odt", "rtf")},
 }
-NEEDED = {
-    "pdf": "pypdfium2",
-    **dict.fromkeys(WHOLE_FILES.keys() - {"text", "pdf"}, "pypandoc"),
-}
+NEEDED = {"pdf": "pypdfium2", **dict.fromkeys(WHOLE_FILES.keys() - {"text", "pdf"}, "pypandoc")}
 TABLES = {"jsonl": jsonl_rows, "csv": csv_rows}
 COLLECTIONS: dict[str, Callable[..., Iterator[Entry]]] = {
     "pubmed": read_pubmed_xml,
@@ -251,9 +248,7 @@ def _open_read(file: FoundFile, format: str, columns: Columns, limits: ReadLimit
 
 
 def _open_loaded(
-    file: FoundFile,
-    loader: "Callable[..., BaseLoader]",
-    arguments: Mapping[str, object],
+    file: FoundFile, loader: "Callable[..., BaseLoader]", arguments: Mapping[str, object]
 ) -> FileSource:
     def read(_: BufferedIOBase, document_id: str) -> Iterator[Entry]:
         make = partial(loader, str(file.path), **arguments)

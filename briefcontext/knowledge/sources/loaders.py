@@ -35,11 +35,7 @@ class LoaderSource(EntrySource):
     """
 
     def __init__(
-        self,
-        loader: "BaseLoader",
-        *,
-        name: str | None = None,
-        fingerprint: str = "",
+        self, loader: "BaseLoader", *, name: str | None = None, fingerprint: str = ""
     ) -> None:
         name = name or type(loader).__name__
         super().__init__(lambda: load(lambda: loader, name), name=name, fingerprint=fingerprint)
@@ -66,10 +62,7 @@ def loader_class(named: str) -> "Callable[..., BaseLoader]":
 
 
 def load(
-    make: "Callable[[], BaseLoader]",
-    source: str,
-    *,
-    source_is_the_file: bool = False,
+    make: "Callable[[], BaseLoader]", source: str, *, source_is_the_file: bool = False
 ) -> Iterator[Entry]:
     """Load documents, and a reject if the loader fails.
 

@@ -17,11 +17,7 @@ from langchain_core.documents import Document
 from lxml.etree import XMLParser, XMLSyntaxError, _Element, fromstring
 
 from briefcontext.errors import needing
-from briefcontext.knowledge.sources.formulas import (
-    formula_text,
-    with_subscript,
-    with_superscript,
-)
+from briefcontext.knowledge.sources.formulas import formula_text, with_subscript, with_superscript
 from briefcontext.knowledge.sources.publication import under
 from briefcontext.knowledge.sources.source import Entry, UnreadableError, rejecting
 from briefcontext.knowledge.sources.texts import decoded, file_document, read_whole

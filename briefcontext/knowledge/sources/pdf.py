@@ -188,8 +188,7 @@ def _flatten(document: "PdfDocument", number: int) -> tuple[list[tuple[str, Any]
 
 
 def _signs(
-    page: "PdfPage",
-    boxes: Sequence[tuple[str, Any]],
+    page: "PdfPage", boxes: Sequence[tuple[str, Any]]
 ) -> tuple[dict[int, list[Sign]], list[str]]:
     from pypdfium2 import raw
 

@@ -109,12 +109,7 @@ def _citation(element: etree._Element, position: str) -> Document | Reject:
     }
     abstract = " ".join(f"{label}: {text}" if label else text for label, text in sections)
     return citation(
-        pmid,
-        position,
-        title=title,
-        abstract=abstract,
-        metadata=metadata,
-        optional=optional,
+        pmid, position, title=title, abstract=abstract, metadata=metadata, optional=optional
     )
 
 

@@ -39,11 +39,7 @@ def read_whole(stream: BufferedIOBase) -> bytes:
 
 
 def file_document(
-    document_id: str,
-    text: str,
-    *titles: str,
-    kind: str,
-    metadata: Mapping[str, Any] | None = None,
+    document_id: str, text: str, *titles: str, kind: str, metadata: Mapping[str, Any] | None = None
 ) -> Document:
     """Return the document of a whole file. Raises UnreadableError if there is no text.
 
