@@ -126,16 +126,3 @@ def test_a_file_that_changed_updates_its_document_also_when_it_was_moved(tmp_pat
     moved.write_text("Version four.")
     assert index(kb, moved).counts == counts(updated=1)
     assert texts(kb) == {"docs/protocol.txt": "Version four."}
-
-
-def test_a_file_that_was_moved_unchanged_is_known_in_its_new_place(tmp_path: Path) -> None:
-    kb, path = tmp_path / "kb", write(tmp_path / "a" / "docs" / "protocol.txt", "Version one.")
-    index(kb, path)
-    shutil.move(tmp_path / "a", tmp_path / "b")
-    moved = tmp_path / "b" / "docs" / "protocol.txt"
-    assert [part.skipped for part in index(kb, moved).sources] == [True]
-    write(path, "Another one.")
-    with pytest.raises(KnowledgeBaseError, match="would replace"):
-        index(kb, path)
-    moved.write_text("Version two.")
-    assert index(kb, moved).counts == counts(updated=1)

@@ -12,8 +12,6 @@ import pytest
 from numpy.typing import NDArray
 
 from briefcontext.errors import KnowledgeBaseError
-from briefcontext.graphs import resources
-from briefcontext.graphs.settings import Settings
 from briefcontext.knowledge.encoders import Encoder, load_encoder
 from briefcontext.knowledge.encoders.sentence_transformer import (
     BGE_QUERY_INSTRUCTION,
@@ -135,33 +133,6 @@ def test_the_cross_encoder_scores_question_and_joined_passage(checkpoints: Path)
     ]
     assert (scores.dtype, scores.shape) == (np.float32, (len(PASSAGES),))
     np.testing.assert_allclose(scores[:4], expected, atol=tolerance())
-
-
-def test_a_cross_encoder_named_in_the_settings_puts_what_is_found_in_its_order(
-    checkpoints: Path, tmp_path: Path
-) -> None:
-    path, cross_encoder = tmp_path / "report.txt", checkpoints / "MedCPT-Cross-Encoder"
-    path.write_text(
-        " ".join(
-            f"Aspirin was given to group {number} and lowered their fever." for number in range(60)
-        )
-    )
-    settings = Settings(document=str(path), cross_encoder=str(cross_encoder), top_k=3)
-    question = "Does aspirin lower fever?"
-    found = resources.retriever(settings).invoke(question, k=3)
-    chunks = resources.retriever(settings.model_copy(update={"cross_encoder": None})).invoke(
-        question, k=64
-    )
-    assert len(chunks) > 3
-    passages = [(chunk.metadata["title"], chunk.page_content) for chunk in chunks]
-    scores = dict(
-        zip(
-            [chunk.id for chunk in chunks],
-            CrossEncoderScorer(cross_encoder).score(question, passages),
-            strict=True,
-        )
-    )
-    assert [document.id for document in found] == sorted(scores, key=lambda id: -scores[id])[:3]
 
 
 def test_bge_puts_its_instruction_before_questions_only(checkpoints: Path) -> None:

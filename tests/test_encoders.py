@@ -1,7 +1,5 @@
 """Encoders by name, MiniLM with its real weights, and LangChain embeddings."""
 
-import threading
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -47,23 +45,6 @@ def test_token_offsets_are_places_in_the_text_and_nothing_is_cut_off(minilm: Enc
     assert [text[start:end] for start, end in offsets[:5]] == ["Naïve", "T", "-", "cells", ","]
     assert sum(text[start:end].startswith("β") for start, end in offsets) == 1000
     assert minilm.token_offsets(" \n") == []
-
-
-def test_threads_share_one_encoder_and_get_what_one_thread_gets(minilm: Encoder) -> None:
-    expected = minilm.encode_queries(MIXED[:8])
-    tokens = minilm.token_offsets(MIXED[6])
-    start = threading.Barrier(4)
-
-    def work(_: int) -> tuple[Encoder, np.ndarray, list[tuple[int, int]]]:
-        start.wait()
-        encoder = load_encoder("minilm")
-        return encoder, encoder.encode_queries(MIXED[:8]), encoder.token_offsets(MIXED[6])
-
-    with ThreadPoolExecutor(4) as pool:
-        for encoder, vectors, offsets in pool.map(work, range(4)):
-            assert encoder is minilm
-            assert offsets == tokens
-            np.testing.assert_allclose(vectors, expected, atol=1e-5)
 
 
 def test_minilm_from_a_folder_is_the_same_encoder_under_the_folders_name(minilm: Encoder) -> None:

@@ -218,30 +218,6 @@ def test_the_graph_reads_only_what_fulfils_the_settings(base: KnowledgeBase) -> 
     )
 
 
-@pytest.mark.parametrize("route", ["vanilla", "map_reduce"])
-def test_an_abstention_says_that_filters_were_on(route: Any, base: KnowledgeBase) -> None:
-    built = build_graph(reader=PassageReader(), retriever=DenseRetriever(knowledge_base=base))
-    for years, said in (("2015-", True), (None, False)):
-        answer = built.invoke(
-            {"question": "Which zebras swim?"}, context=Settings(route=route, years=years)
-        )["answer"]
-        assert answer["abstained"]
-        assert (
-            answer["text"].endswith(
-                "\n\nOnly documents that fulfil the filters (years 2015-) were searched."
-            )
-            == said
-        )
-
-
-def test_filters_with_a_retriever_of_ones_own_are_an_error_of_the_graph() -> None:
-    built = build_graph(reader=PassageReader(), retriever=FixedRetriever(documents=RECORDS))
-    with pytest.raises(
-        InputError, match="FixedRetriever, a retriever of your own, cannot be searched by filters"
-    ):
-        built.invoke({"question": QUESTION}, context=Settings(years=(2015, None)))
-
-
 @pytest.mark.parametrize(
     ("given", "held"),
     [

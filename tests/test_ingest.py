@@ -103,21 +103,6 @@ def test_a_deleted_record_comes_back_only_when_nothing_says_that_it_is_the_old_o
         assert "'1' was deleted" in report.rejects_file.read_text(encoding="utf-8")
 
 
-def test_within_a_source_the_last_word_on_a_record_counts(tmp_path: Path) -> None:
-    entries = (
-        record("1", version=1),
-        record("1", NEW, version=2),
-        record("2"),
-        Deletion("2"),
-        record("3"),
-        Deletion("3"),
-        record("3", NEW),
-    )
-    report = build(tmp_path, source("a", *entries))
-    assert report.counts == counts(indexed=4, updated=1, deleted=2)
-    assert passages(tmp_path) == {"1": NEW, "3": NEW}
-
-
 UNUSABLE: list[tuple[Entry, str]] = [
     (Reject("line 7", "It is broken."), "It is broken."),
     (record("x", "  \n"), "no text"),

@@ -196,16 +196,6 @@ def test_retracted_articles_and_the_notices_that_retract_them_are_told_apart(
 
 
 
-@pytest.mark.parametrize(("related", "noted"), [
-    ("correction-forward", {"corrected": True}),
-    ("expression-of-concern", {"expression_of_concern": True}),
-    ("expressed-concern", {"expression_of_concern": True}),
-    ("corrected-article", {}),
-    ("object-of-concern", {}),
-])
-def test_corrected_and_doubted_articles_say_so(related: str, noted: dict[str, bool]) -> None:
-    metadata = read_one(article("<p>Text.</p>", PMC + TITLE + RELATED.format(related))).metadata
-    assert {name: metadata[name] for name in ("corrected", "expression_of_concern") if name in metadata} == noted
 
 
 

@@ -167,21 +167,6 @@ def test_sync_keeps_what_another_file_of_the_folder_still_has(
     assert held(tmp_path) == ["notes/flu.txt", "notes/gout.md"]
 
 
-def test_info_is_short_with_many_files(run: Run, index: Index, tmp_path: Path) -> None:
-    many = tmp_path / "many"
-    many.mkdir()
-    for number in range(40):
-        (many / f"note{number:02}.txt").write_text(f"Note {number} is short.")
-    index(many)
-    code, out, _ = run("kb", "info", str(tmp_path / "kb"))
-    assert code == 0
-    assert len(out.splitlines()) < 40
-    assert "log: 40 sources read" in out
-    assert "note39.txt: 1 indexed\n" in out
-    assert "note10.txt" not in out
-    assert len(json.loads(run("kb", "info", str(tmp_path / "kb"), "--json")[1])["sources"]) == 40
-
-
 def test_a_file_that_cannot_be_read_is_told_as_skipped_and_never_as_indexed(
     run: Run, index: Index, folder: Path, tmp_path: Path
 ) -> None:
@@ -237,27 +222,3 @@ def test_search_prints_text_section_and_source(
         "LivePubMed('medcpt') has no index of words"
         in run("kb", "search", "pubmed:", "honey", "--method", "bm25")[2]
     )
-
-
-def test_search_says_what_became_of_an_article_and_what_kind_it_is(
-    run: Run, index: Index, tmp_path: Path
-) -> None:
-    row = {
-        "id": "r",
-        "title": "Honey",
-        "text": "Honey helped.",
-        "retracted": True,
-        "expression_of_concern": True,
-    }
-    source = tmp_path / "trials.jsonl"
-    source.write_text(
-        json.dumps({**row, "publication_types": ["Randomized Controlled Trial"], "year": 2011})
-    )
-    index(source)
-    _, out, _ = run("kb", "search", str(tmp_path / "kb"), "honey", "--method", "bm25")
-    assert out.splitlines()[1].split(" · ")[1:] == [
-        "RETRACTED",
-        "EXPRESSION OF CONCERN",
-        "randomized trial",
-        "2011",
-    ]

@@ -1,6 +1,5 @@
 """LangChain's document loaders, tables and files that nobody reads: what comes of them in a knowledge base."""
 
-import io
 import json
 import math
 from collections.abc import Iterator
@@ -19,7 +18,6 @@ from briefcontext.knowledge import (
     build_knowledge_base,
     open_sources,
 )
-from briefcontext.knowledge.sources.tables import csv_rows, read_table
 from tests.command_line import Run, command_line
 from tests.hashing_encoder import HashingEncoder
 
@@ -167,30 +165,3 @@ def test_skipped_files_are_counted_and_told_and_a_loader_reads_them(
     assert code == 0
     with KnowledgeBase.open(kb) as base:
         assert base.source("papers/c.odd")[0].page_content == "Zinc shortens colds.\n\nBy a day."
-
-
-@pytest.mark.parametrize(
-    ("row", "told"),
-    [
-        (b"2,T,Zinc helps, when taken early", "It has not 3 cells"),
-        (b"2,Zinc hel", "It has not 3 cells"),
-        (b'2,T,"Zinc" helps.', "Its quotes are not those of CSV"),
-        (b'2,T,"Zinc helps.\n2,T,Honey "too" helps.', "Its quotes are not those of CSV"),
-        ("2,T,Dose: 5 µg.".encode("latin-1"), "The line is not UTF-8."),
-        (b"2,T," + 200_000 * b"z", ""),
-        (b"2,T,Zinc helps.,,", ""),
-    ],
-)
-def test_no_row_of_a_table_is_cut_in_silence_or_takes_others_with_it(row: bytes, told: str) -> None:
-    table = b"\n".join([b"id,title,text", b"1,A,One.", row, b"3,C,Three.\n"])
-    first, second, third = read_table(io.BytesIO(table), csv_rows)
-    assert [entry.page_content for entry in (first, third) if isinstance(entry, Document)] == [
-        "One.",
-        "Three.",
-    ]
-    if told:
-        assert isinstance(second, Reject)
-        assert (second.position, second.reason[: len(told)]) == ("line 3", told)
-    else:
-        assert isinstance(second, Document)
-        assert second.page_content == row.split(b",")[2].decode()

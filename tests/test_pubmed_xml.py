@@ -97,16 +97,6 @@ def test_who_wrote_it_and_where_it_is_printed_is_read() -> None:
 
 
 
-def test_a_book_chapter_reads_as_a_citation() -> None:
-    document = read_one(
-        "<PubmedBookArticleSet><PubmedBookArticle><BookDocument><PMID Version='2'>3</PMID>"
-        "<Book><BookTitle>Book</BookTitle><PubDate><Year>1993</Year></PubDate></Book>"
-        "<ArticleTitle>Chapter</ArticleTitle><Language>eng</Language><PublicationType>Review</PublicationType>"
-        f"{ABSTRACT}</BookDocument></PubmedBookArticle></PubmedBookArticleSet>"
-    )
-    assert document.page_content == "An abstract."
-    found = [document.metadata[key] for key in ("title", "journal", "year", "version", "publication_types")]
-    assert found == ["Chapter", "Book", 1993, 2, "Review"]
 
 
 @pytest.mark.parametrize(("sections", "text", "labels"), [

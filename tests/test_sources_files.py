@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from langchain_core.documents import Document
 
-from briefcontext.errors import InputError, KnowledgeBaseError
+from briefcontext.errors import KnowledgeBaseError
 from briefcontext.knowledge.sources.files import READER_VERSION, open_sources
 from briefcontext.knowledge.sources.source import Deletion, Entry, Reject, Source
 from tests.knowledge_bases import skipped_of
@@ -108,22 +108,6 @@ def test_globs(tmp_path: Path, pattern: str, found: list[str]) -> None:
     assert names(open_sources([tmp_path / pattern]), tmp_path) == found
 
 
-@pytest.mark.parametrize(
-    ("path", "problem"),
-    [
-        ("missing.jsonl", "There is no file or folder .*missing.jsonl: check the path"),
-        ("*.nothing", r"No file matches .*\*.nothing: check the path"),
-        ("empty", "The folder .*empty holds no file: check the path"),
-    ],
-)
-def test_a_path_that_matches_nothing_is_an_error_that_names_it(
-    tmp_path: Path, path: str, problem: str
-) -> None:
-    write(tmp_path, a__jsonl=ROW, empty_in___hidden=b"x")
-    with pytest.raises(KnowledgeBaseError, match=problem):
-        open_sources([tmp_path / "a.jsonl", tmp_path / path])
-
-
 def test_what_cannot_be_a_source_is_skipped_in_a_folder_and_named(tmp_path: Path) -> None:
     write(
         tmp_path,
@@ -160,31 +144,6 @@ def test_what_cannot_be_a_source_is_skipped_in_a_folder_and_named(tmp_path: Path
         ):
             open_sources([tmp_path / f"{name[0]}*{name[2:]}"])
     assert ids(one(tmp_path / "f" / "queries.jsonl")) == ["a"]
-
-
-def test_a_named_format_takes_any_file_and_those_of_a_folder_that_have_its_name(
-    tmp_path: Path,
-) -> None:
-    write(tmp_path, notes__log=b"A text.", a__jsonl=ROW, b__xml=PUBMED, c__data=ROW)
-    assert ids(one(tmp_path / "notes.log", format="text")) == [f"{tmp_path.name}/notes.log"]
-    assert ids(one(tmp_path / "c.*", format="jsonl")) == ["a"]
-    sources = open_sources([tmp_path], format="jsonl")
-    assert names(sources, tmp_path)[0] == "a.jsonl"
-    assert {file.reason for file in skipped_of(sources)} == {
-        "its name does not end on .jsonl or .ndjson"
-    }
-    (reject,) = one(tmp_path / "b.xml", format="jats").entries()
-    assert isinstance(reject, Reject)
-
-
-def test_unknown_formats_and_useless_fields_are_refused(tmp_path: Path) -> None:
-    write(tmp_path, a__jsonl=ROW, b__txt=b"x")
-    with pytest.raises(InputError, match="no format 'doc': use one of auto, jsonl, csv, pubmed"):
-        open_sources([tmp_path], format="doc")
-    with pytest.raises(InputError, match=r"leave out the fields \(text\)"):
-        open_sources([tmp_path / "b.txt"], fields={"text": "body"})
-    with pytest.raises(InputError, match="no field 'body'"):
-        open_sources([tmp_path], fields={"body": "text"})
 
 
 def test_a_document_is_named_by_its_way_from_the_folder_that_was_given(

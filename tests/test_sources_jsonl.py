@@ -187,19 +187,6 @@ def test_a_bad_row_is_a_reject_between_good_ones(line: bytes, reason: str) -> No
     assert bad.reason.startswith(reason)
 
 
-def test_labels_are_read_leniently_and_places_are_whole_numbers() -> None:
-    (document,) = read(
-        '{"id": "a", "text": "X", "retracted": " yes ", "mesh": ["A", null, "B"], "chunk_index": true, "start": "7", '
-        '"end": false}'
-    )
-    assert isinstance(document, Document)
-    found = {
-        name: document.metadata[name]
-        for name in ("retracted", "mesh", "chunk_index", "start", "end")
-    }
-    assert found == {"retracted": True, "mesh": "A; B", "chunk_index": 0, "start": 7, "end": 8}
-
-
 def test_a_line_without_end_is_a_reject_in_bounded_memory() -> None:
     class EndlessLine(io.RawIOBase):
         left = 8 * MAX_LINE_BYTES

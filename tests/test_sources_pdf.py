@@ -238,13 +238,6 @@ def test_a_citation_names_the_page_of_its_quote_and_its_link_opens_it(tmp_path: 
     assert list(pages.values()) == [1, 1, 2]
 
 
-def test_the_title_is_the_one_that_the_file_says_it_has() -> None:
-    (entry,) = read(pdf("A page.", title="  Asthma in\nadults "))
-    assert isinstance(entry, Document)
-    assert entry.metadata["title"] == "Asthma in adults"
-    assert "pages_without_text" not in entry.metadata
-
-
 @pytest.mark.parametrize(
     ("content", "reason"),
     [

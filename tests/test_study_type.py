@@ -4,19 +4,12 @@ import json
 
 import pytest
 from langchain_core.documents import Document
-from langchain_openai import ChatOpenAI
 
 from briefcontext.chains.citation import assign_keys
 from briefcontext.chains.context import render_documents
 from briefcontext.chains.references import summarise_evidence
-from briefcontext.commands.report import print_answer
-from briefcontext.graphs.graph import build_graph
-from briefcontext.graphs.settings import Settings
-from briefcontext.graphs.tool import cited_text
 from briefcontext.knowledge.study_type import StudyType, source_notes, species, study_type
-from tests.conftest import QUESTION, SHARED_DATA, FixedRetriever
-from tests.notes import messages
-from tests.openai_server import OpenAIServer
+from tests.conftest import SHARED_DATA
 
 RECORDS = SHARED_DATA / "pubmed_xml" / "records_lxml.jsonl"
 LABELS = {
@@ -119,39 +112,3 @@ def test_evidence_is_summed_up_the_strongest_first() -> None:
         "no conflict reported",
     }
     assert summarise_evidence({"1": (None, None)}, conflict=False)["summary"] == ""
-
-
-def test_an_answer_shows_what_kinds_of_evidence_it_cites(
-    chat_model: ChatOpenAI, server: OpenAIServer, capsys: pytest.CaptureFixture[str]
-) -> None:
-    metadata = {
-        "source_id": "7",
-        "publication_types": "Randomized Controlled Trial",
-        "year": 2019,
-        "journal": "Toy J",
-    }
-    chunks = [
-        Document(
-            id=f"7#{place}", page_content=f"Aspirin helped in part {place}.", metadata=metadata
-        )
-        for place in range(2)
-    ]
-    doubtful = Document(
-        id="8",
-        page_content="Aspirin harmed.",
-        metadata={"expression_of_concern": True, "corrected": True, "mesh": "Humans"},
-    )
-    built = build_graph(model=chat_model, retriever=FixedRetriever(documents=[*chunks, doubtful]))
-    answer = built.invoke({"question": QUESTION}, context=Settings(route="vanilla"))["answer"]
-    shown = [(each["study_type"], each["journal"], each["species"]) for each in answer["citations"]]
-    assert shown == [("randomized trial", "Toy J", [])] * 2 + [(None, "", ["humans"])]
-    assert answer["evidence"]["study_types"] == {"randomized trial": 1, "unknown": 1}
-    assert messages(answer, "concern_cited") == [
-        "Articles under an expression of concern are cited: 8."
-    ]
-    told = cited_text(answer)
-    assert "Evidence: 1 randomized trial; 1 of other or unknown type; newest 2019" in told
-    print_answer({"answer": answer, "ranking": []}, verbose=False)
-    for text in (told, capsys.readouterr().out):
-        assert "Toy J. 2019. 7 · randomized trial" in text
-        assert "8 · EXPRESSION OF CONCERN · corrected · humans" in text

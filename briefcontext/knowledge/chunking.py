@@ -45,9 +45,10 @@ def chunk_document(
 ) -> list[Document]:
     """Return chunks of about `tokens` tokens; joined, they are the document's text.
 
-    A chunk ends at the sentence end nearest to `tokens`, with at most twice that number, or at the end
-    of its section from a quarter of it. Longer sentences are cut between lines, then between words,
-    then inside a word, but never inside a character. White space belongs to the chunk before it.
+    A chunk ends at the sentence end nearest to `tokens`, with at most twice that number, or at the
+    end of its section from a quarter of it. Longer sentences are cut between lines, then between
+    words, then inside a word, but never inside a character. White space belongs to the chunk before
+    it.
 
     The metadata are the document's, and `chunk_index` (from 0), `start` and `end` (offsets in the
     document's text), `section` (the heading of most of the chunk), `paragraph_starts` (JSON:

@@ -85,7 +85,8 @@ class KnowledgeBase:
         return True  # also when it is empty
 
     def __repr__(self) -> str:
-        return f"KnowledgeBase({str(self._place)!r}, {len(self):,} passages, encoder {self.manifest.encoder.name!r})"
+        encoder = self.manifest.encoder.name
+        return f"KnowledgeBase({str(self._place)!r}, {len(self):,} passages, encoder {encoder!r})"
 
     @property
     def encoder(self) -> "Encoder":
@@ -137,7 +138,7 @@ class KnowledgeBase:
         return self._read(lambda snapshot: snapshot.search(vector, k, filters))
 
     def search_terms(self, query: str, k: int, filters: Filters = NO_FILTERS) -> list[Document]:
-        """Return the `k` best passages by BM25, as `search` does, without those that share no term."""
+        """Return the `k` best passages by BM25 with a term of the question, as `search` does."""
         _check(k)
         return self._read(lambda snapshot: snapshot.search_terms(query, k, filters))
 
@@ -182,7 +183,7 @@ class KnowledgeBase:
         return sorted(self._read(lambda snapshot: snapshot.table.read(["id"])["id"].to_pylist()))
 
     def documents(self) -> list[dict[str, Any]]:
-        """Return `source_id`, `title`, `kind`, `year` and the count of `passages` of each source id."""
+        """Return `source_id`, `title`, `kind`, `year` and count of `passages` of each source."""
         columns = ["source_id", "title", "kind", "year"]
         rows = self._read(lambda snapshot: snapshot.table.read(columns, scan_in_order=True))
         grouped = rows.group_by("source_id", use_threads=False)
@@ -205,7 +206,7 @@ class KnowledgeBase:
         return self._published
 
     def _read(self, read: "Callable[[Snapshot], _T]") -> _T:
-        """Return the result of `read`, which is repeated if an update deletes the state meanwhile."""
+        """Return the result of `read`, repeated if an update deletes the state meanwhile."""
         from briefcontext.knowledge.store.passages import Snapshot
 
         while True:
@@ -284,7 +285,7 @@ def _published(place: Place) -> Manifest:
         why = f"{place} is not a knowledge base (it has no {MANIFEST_FILE}): check the path."
     else:
         why = (
-            f"{place} is half-built: wait until its build has ended, or finish it by the same index "
-            "command."
+            f"{place} is half-built: wait until its build has ended, or finish it by the same "
+            "index command."
         )
     raise KnowledgeBaseError(why)

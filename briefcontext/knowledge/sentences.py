@@ -35,8 +35,9 @@ _FULL = 0.75
 def split_sentences(text: str) -> list[tuple[int, int]]:
     """Return the offsets (start, end) of the sentences of an English text.
 
-    A sentence ends at a blank line, and at the end of a heading, a list item or a table row. A row is
-    one sentence. No sentence begins after a comma, or with a small letter unless its paragraph does.
+    A sentence ends at a blank line, and at the end of a heading, a list item or a table row. A row
+    is one sentence. No sentence begins after a comma, or with a small letter unless its paragraph
+    does.
     """
     spans: list[tuple[int, int]] = []
     for start, end in _paragraphs(text):
@@ -88,7 +89,6 @@ def list_lines(text: str, place: int) -> list[str]:
             seen = {kind, *(seen if indent == here[0] else ())}
             here = indent, kind
         elif not bullet and indent <= here[0]:
-            # What stands above a list of another kind introduces that one.
             if here[1] and below == here:
                 lines.append(" " * indent + line[split_sentences(line)[-1][0] :])
             if not indent:

@@ -33,7 +33,8 @@ PUBMED_QUERIES: Mapping[str, str] = {
     "systematic review or meta-analysis": '"systematic review"[pt] OR "meta-analysis"[pt]',
     # The narrow filter for therapy of PubMed's Clinical Queries, which finds what is not indexed
     # yet.
-    "randomized trial": '"randomized controlled trial"[pt] OR (randomized[tiab] AND controlled[tiab] AND trial[tiab])',
+    "randomized trial": '"randomized controlled trial"[pt] OR '
+    "(randomized[tiab] AND controlled[tiab] AND trial[tiab])",
     "cohort study": '"cohort studies"[mh]',
     "case-control study": '"case-control studies"[mh]',
     "case report": '"case reports"[pt]',

@@ -154,7 +154,8 @@ def _sources(
     if isinstance(first, str | os.PathLike):
         return open_sources([os.fspath(path) for path in rest])  # type: ignore[arg-type]
     if isinstance(first, Document | VectorDocument | Deletion | Reject):
-        return [EntrySource(rest, size=len(given) if isinstance(given, list | tuple) else None)]  # type: ignore[arg-type]
+        size = len(given) if isinstance(given, list | tuple) else None
+        return [EntrySource(rest, size=size)]  # type: ignore[arg-type]
     sources = list(rest)
     if none := [source for source in sources if not isinstance(source, Source)]:
         raise InputError(

@@ -38,7 +38,7 @@ def keep_ids(records: Table, listed: Sequence[IndexedSource], sources: Iterable[
 def refuse_clashes(
     records: Table, listed: Sequence[IndexedSource], sources: Iterable[object]
 ) -> None:
-    """Raise KnowledgeBaseError if a file would replace the document of another file that still exists."""
+    """Raise KnowledgeBaseError if a file would replace the document of another file."""
     given: dict[str, FileSource] = {}
     for source in sources:
         if isinstance(source, FileSource) and source.document_id is not None:

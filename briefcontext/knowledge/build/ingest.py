@@ -100,7 +100,7 @@ class Ingest:
         self._owners: dict[str, str] = {}
 
     def batch(self, items: Sequence[tuple[int, Item | None]]) -> Changes:
-        """Return the changes of the next records, each with the number of its source. None ends a source."""
+        """Return the changes of records, each with the number of its source. None ends one."""
         finished = [source for source, item in items if item is None]
         changes = self._changes = Changes(finished=finished)
         checked = [(source, self._checked(item)) for source, item in items if item is not None]
@@ -235,7 +235,10 @@ def is_storable(vectors: NDArray[np.float32]) -> bool:
 
 
 def _checked(item: Item, taken: int) -> Item:
-    """Set a record's position, digest and revision, or reject it. `taken` counts the entries up to its end."""
+    """Set a record's position, digest and revision, or reject it.
+
+    `taken` counts the entries up to its end.
+    """
     position, problem = f"entry {taken}", None
     if isinstance(item, Record):
         position += f" ({encodable(item.source_id)})" if item.source_id else ""
@@ -273,7 +276,7 @@ def _id_problem(what: str, value: str) -> str | None:
     if not value:
         return f"There is no {what}."
     if len(value) > MAX_ID_LENGTH:
-        return f"The {what} {value[:40]!r}… has {len(value):,} characters, and {MAX_ID_LENGTH} are allowed."
+        return f"The {what} {value[:40]!r}… has {len(value):,} characters, over {MAX_ID_LENGTH}."
     if value != value.strip() or not value.isprintable():
         return f"The {what} {value!r} has blanks around it, or characters that cannot be printed."
     return None

@@ -82,7 +82,7 @@ def _snapshot(repository: str, needs: str, option: str) -> Path:
         return Path(snapshot_download(repository, ignore_patterns=_OTHER_FRAMEWORKS))
     except HFValidationError as error:
         raise KnowledgeBaseError(
-            f"{repository!r} is neither a folder nor the name of a Hugging Face model: give {option}."
+            f"{repository!r} is neither a folder nor a model's name: give {option}."
         ) from error
     except (OSError, httpx.HTTPError) as error:
         raise KnowledgeBaseError(
@@ -164,7 +164,8 @@ def _reading(folder: Path) -> Iterator[None]:
         yield
     except UnpicklingError as error:
         raise KnowledgeBaseError(
-            f"{str(folder)!r} cannot be read: its pickled weights could run code. Use *.safetensors."
+            f"{str(folder)!r} cannot be read: its pickled weights could run code. "
+            "Use *.safetensors."
         ) from error
     except (OSError, ValueError, KeyError, RuntimeError, SafetensorError) as error:
         raise KnowledgeBaseError(

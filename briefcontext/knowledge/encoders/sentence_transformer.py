@@ -95,8 +95,8 @@ class MedCPTEncoder:
     """MedCPT, the dense retriever trained on PubMed search logs, as its authors run it.
 
     A question and an article have different models and are compared by inner product. An article is
-    the pair [title, text]. Its vector is [CLS] of the last layer, not normalised, so that it compares
-    with NCBI's published vectors. A missing title is empty, as in the authors' evaluation
+    the pair [title, text]. Its vector is [CLS] of the last layer, not normalised, so that it
+    compares with NCBI's published vectors. A missing title is empty, as in the authors' evaluation
     (`evals/models.py` of github.com/ncbi/MedCPT).
     """
 

@@ -115,7 +115,8 @@ class EUtilities:
     def fetch(self, pmids: Sequence[str]) -> dict[str, Document]:
         """Return the records with these PMIDs, as `read_pubmed_xml` reads them.
 
-        Missing and unreadable records are logged. Raises KnowledgeBaseError if NCBI does not answer.
+        Missing and unreadable records are logged. Raises KnowledgeBaseError if NCBI does not
+        answer.
         """
         records: dict[str, Document] = {}
         for start in range(0, len(pmids), BATCH):

@@ -34,18 +34,19 @@ MOST_WORDS_ALL_BUT_ONE = 12
 
 # PubMed leaves these out of every search, in capitals too ("Stopwords" in the PubMed User Guide).
 _PUBMED_STOPWORDS = """
-    a about again all almost also although always among an and another any are as at be because been before
-    being between both but by can could did do does done due during each either enough especially etc for
-    found from further had has have having here how however i if in into is it its itself just kg km made
-    mainly make may mg might ml mm most mostly must nearly neither no nor obtained of often on our overall
-    perhaps pmid quite rather really regarding seem seen several should show showed shown shows significantly
-    since so some such than that the their theirs them then there therefore these they this those through thus
-    to upon use used using various very was we were what when which while with within without would
+    a about again all almost also although always among an and another any are as at be because been
+    before being between both but by can could did do does done due during each either enough
+    especially etc for found from further had has have having here how however i if in into is it
+    its itself just kg km made mainly make may mg might ml mm most mostly must nearly neither no nor
+    obtained of often on our overall perhaps pmid quite rather really regarding seem seen several
+    should show showed shown shows significantly since so some such than that the their theirs them
+    then there therefore these they this those through thus to upon use used using various very was
+    we were what when which while with within without would
 """
 # Words of the asking. `or` and `not` are here as they would be operators.
 _QUESTION_WORDS = """
-    am define describe explain give he her his list me my name not or please she summarize tell us versus vs
-    where whether who whom whose why will you your
+    am define describe explain give he her his list me my name not or please she summarize tell us
+    versus vs where whether who whom whose why will you your
 """
 _IGNORED = frozenset(_PUBMED_STOPWORDS.split())
 _ASKING = frozenset(_QUESTION_WORDS.split())
@@ -93,7 +94,8 @@ class LivePubMed:
         self._eutilities.close()
 
     def __repr__(self) -> str:
-        return f"LivePubMed({self._encoder if isinstance(self._encoder, str) else self._encoder.name!r})"
+        encoder = self._encoder
+        return f"LivePubMed({encoder if isinstance(encoder, str) else encoder.name!r})"
 
     @property
     def encoder(self) -> "Encoder":
@@ -116,8 +118,8 @@ class LivePubMed:
     def search(self, query: str, k: int, filters: Filters = NO_FILTERS) -> list[Document]:
         """Return the `k` candidates most similar to a question, best first.
 
-        The metadata has `rank` (from 1) and `score`: cosine similarity or inner product. Equal scores are
-        in PubMed's order. PubMed applies the filters.
+        The metadata has `rank` (from 1) and `score`: cosine similarity or inner product. Equal
+        scores are in PubMed's order. PubMed applies the filters.
 
         Raises:
             InputError: `k` is below 1.

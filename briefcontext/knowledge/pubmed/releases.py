@@ -5,7 +5,6 @@ numbered through: pubmed26n0001.xml.gz, each with an .md5 file. `medcpt_embeddin
 vectors.
 """
 
-import json
 import os
 import re
 from collections.abc import Callable, Iterator, Sequence
@@ -19,9 +18,10 @@ from langchain_core.documents import Document
 from numpy.typing import NDArray
 from pydantic import TypeAdapter, ValidationError
 
-from briefcontext.errors import KnowledgeBaseError, first_line, problems
+from briefcontext.errors import KnowledgeBaseError, problems
 from briefcontext.knowledge.pubmed.download import Downloads
 from briefcontext.knowledge.sources.limited import LimitedFile, ReadLimits
+from briefcontext.knowledge.sources.medcpt_embeddings import open_vectors, read_pmids
 from briefcontext.knowledge.sources.pubmed_xml import read_pubmed_xml
 from briefcontext.knowledge.sources.source import Entry, Reject, VectorDocument
 from briefcontext.knowledge.store.filters import NO_FILTERS, Filters, matches
@@ -75,17 +75,11 @@ class Release:
 
     @property
     def year(self) -> int:
-        return int(_match(self.name)[1])
+        return int(self.name[6:8])
 
     @property
     def number(self) -> int:
-        return int(_match(self.name)[2])
-
-
-def _match(name: str) -> re.Match[str]:
-    match = _FILE.fullmatch(name)
-    assert match is not None
-    return match
+        return int(self.name[9:].partition(".")[0])
 
 
 class Mirror:
@@ -147,8 +141,8 @@ def due_updates(updates: Sequence[Release], done: Sequence[str]) -> list[Release
 
     `done` are the names of the files that the base has.
 
-    Raises KnowledgeBaseError if a file is missing between those of the base and those on the server,
-    or the server has the files of another year.
+    Raises KnowledgeBaseError if a file is missing between those of the base and those on the
+    server, or the server has the files of another year.
     """
     held = [Release("", name) for name in done if _FILE.fullmatch(name)]
     if not held:
@@ -174,7 +168,7 @@ class Vectors:
         names = [f"pmids_chunk_{chunk}.json" for chunk in chunks]
         for name in names:
             downloads.start(name, checked=False)
-        rows = [_pmids(downloads.get(name, checked=False)) for name in names]
+        rows = [read_pmids(downloads.get(name, checked=False)) for name in names]
         self._pmids = np.concatenate([np.empty(0, np.int64), *rows])
         self._order = np.argsort(self._pmids, kind="stable")
         self._starts = np.cumsum([0, *map(len, rows)])
@@ -194,15 +188,7 @@ class Vectors:
             name = f"embeds_chunk_{self._chunks[number]}.npy"
             path = self._downloads.get(name, checked=False)
             count = int(self._starts[number + 1] - self._starts[number])
-            try:
-                vectors = np.load(path, mmap_mode="r")
-            except (ValueError, OSError, EOFError) as error:
-                raise _damaged(path, error) from error
-            if len(vectors) != count:
-                raise KnowledgeBaseError(
-                    f"{path} has {len(vectors):,} vectors for {count:,} PMIDs. Delete both."
-                )
-            self._open[number] = vectors
+            self._open[number] = open_vectors(path, count)
         return self._open[number]
 
     def close(self) -> None:
@@ -212,19 +198,6 @@ class Vectors:
             self._downloads.done(f"embeds_chunk_{self._chunks[number]}.npy")
         for name in self._names:
             self._downloads.done(name)
-
-
-def _pmids(path: Path) -> NDArray[np.int64]:
-    try:
-        return np.array([int(pmid) for pmid in json.loads(path.read_bytes())], np.int64)
-    except (ValueError, TypeError) as error:
-        raise _damaged(path, error) from error
-
-
-def _damaged(path: Path, error: Exception) -> KnowledgeBaseError:
-    return KnowledgeBaseError(
-        f"{path} is damaged ({first_line(error)}). Delete it, and run the command again."
-    )
 
 
 class ReleaseSource:

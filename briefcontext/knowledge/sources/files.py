@@ -135,8 +135,8 @@ def open_sources(
 ) -> list[Source]:
     """Open the sources of files, folders and globs, plain or gzipped.
 
-    A file that is named twice is one source. Files in a folder or of a glob that cannot be read come
-    last, each as a `SkippedFile`, except hidden files.
+    A file that is named twice is one source. Files in a folder or of a glob that cannot be read
+    come last, each as a `SkippedFile`, except hidden files.
 
     Args:
         paths: files, folders, or globs, with `**` for folders at any depth.

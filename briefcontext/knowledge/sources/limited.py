@@ -58,19 +58,16 @@ class _Job:
 
 
 _Message = tuple[int, Entry | None, Exception | None, bool]
-"""The bytes read, and an entry; or the end of a file, its error, and whether the process is kept."""
+"""The bytes read and an entry; or an error at the end, and whether the process is kept."""
 
 
 class _Process:
     """A process that reads files."""
 
     def __init__(self) -> None:
-        paths = [path or os.getcwd() for path in sys.path]
-        environment = {
-            **os.environ,
-            "PYTHONPATH": os.pathsep.join(paths),
-            "OPENBLAS_NUM_THREADS": "1",  # Each thread reserves memory.
-        }
+        paths = os.pathsep.join(path or os.getcwd() for path in sys.path)
+        # Each thread of OpenBLAS reserves memory.
+        environment = {**os.environ, "PYTHONPATH": paths, "OPENBLAS_NUM_THREADS": "1"}
         self._running = Popen(
             [sys.executable, "-m", __name__],
             stdin=PIPE,
@@ -86,9 +83,8 @@ class _Process:
 
     def messages(self, job: _Job) -> Iterator[_Message]:
         """Yield what the process reads of a file. Raises EOFError when it ends before."""
-        requests, replies = self._running.stdin, self._running.stdout
-        assert requests is not None
-        assert replies is not None
+        requests: Any = self._running.stdin
+        replies: Any = self._running.stdout
         try:
             pickle.dump(job, requests)
             requests.flush()
@@ -100,21 +96,18 @@ class _Process:
             if message[1] is None:
                 return
 
-    def end(self) -> int:
-        """Kill the process and its children, and return its exit status."""
-        self._running.poll()
+    def end(self) -> None:
+        """Kill the process and its children."""
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(self._running.pid, signal.SIGKILL)
         for pipe in (self._running.stdin, self._running.stdout):
             with suppress(BrokenPipeError):
                 pipe.close()  # type: ignore[union-attr]
-        return self._running.wait()
+        self._running.wait()
 
     def status(self) -> int:
         """Return the exit status of a process that has ended."""
-        status = self._running.wait()
-        self.end()
-        return status
+        return self._running.wait()
 
 
 _idle: defaultdict[int, list[_Process]] = defaultdict(list)
@@ -175,15 +168,10 @@ def _read_limited(job: _Job) -> Iterator[tuple[int, Entry | None]]:
 
 
 def _reason(status: int, limits: ReadLimits) -> str:
+    what, option = f"{limits.gigabytes:g} GB of memory, or it is damaged", "--max-memory"
     if status == -signal.SIGALRM:
-        return (
-            f"Reading it takes more than {limits.seconds:g} seconds: split it, or raise the limit "
-            "(index --max-seconds)."
-        )
-    return (
-        f"Reading it takes more than {limits.gigabytes:g} GB of memory, or it is damaged: split "
-        "it, or raise the limit (index --max-memory)."
-    )
+        what, option = f"{limits.seconds:g} seconds", "--max-seconds"
+    return f"Reading it takes more than {what}: split it, or raise the limit (index {option})."
 
 
 def main() -> None:
@@ -229,10 +217,9 @@ def _serve(job: _Job, replies: BinaryIO, size: int) -> None:
         send(None)
     except MemoryError:
         raise
-    except BriefContextError as error:
-        send(None, error)
     except Exception as error:  # noqa: BLE001 - it is raised where the file was opened
-        send(None, RuntimeError(f"{type(error).__name__}: {error}"))
+        known = isinstance(error, BriefContextError)
+        send(None, error if known else RuntimeError(f"{type(error).__name__}: {error}"))
 
 
 def _share_of_memory(size: int, limits: ReadLimits) -> float:

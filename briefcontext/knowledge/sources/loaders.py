@@ -30,8 +30,8 @@ LOADERS = {
 class LoaderSource(EntrySource):
     """The documents of a LangChain document loader, as a source.
 
-    Successive pages of one `source`, with a number in `page`, are one document. Other documents have
-    their id, else their `source`. The loader runs again each time the source is read.
+    Successive pages of one `source`, with a number in `page`, are one document. Other documents
+    have their id, else their `source`. The loader runs again each time the source is read.
     """
 
     def __init__(

@@ -71,11 +71,12 @@ class _Line:
 def read_pdf(stream: BufferedIOBase, document_id: str, **metadata: str | int) -> Iterator[Entry]:
     """Read the file as one document of kind `pdf`, and a reject for each unreadable page.
 
-    Lines become paragraphs, and broken words become whole. A row of a table is a line. Running heads
-    and page numbers are left out. A form has its values; its boxes are ☒ or ☐. A character without
-    Unicode is □. `page_starts` is JSON: `[offset, page]` for each page on which text begins.
-    `page_count`, `pages_without_text` and `characters_without_unicode` are counts. The title is the
-    stated one, else the file's name. A file that needs a password or has no text is a reject.
+    Lines become paragraphs, and broken words become whole. A row of a table is a line. Running
+    heads and page numbers are left out. A form has its values; its boxes are ☒ or ☐. A character
+    without Unicode is □. `page_starts` is JSON: `[offset, page]` for each page on which text
+    begins. `page_count`, `pages_without_text` and `characters_without_unicode` are counts. The
+    title is the stated one, else the file's name. A file that needs a password or has no text is a
+    reject.
     """
     content = read_whole(stream)
     from pypdfium2 import PdfDocument

@@ -136,8 +136,8 @@ def normalised(metadata: Mapping[str, Any]) -> dict[str, Any]:
 
     Lists of names are joined by semicolons. None is left out, and so are offsets that are not
     numbers, as loaders of recordings have seconds. `retracted`, `corrected` and
-    `expression_of_concern` are truth values, and an unknown value is true. The types or the title of
-    an article can also mark it as retracted.
+    `expression_of_concern` are truth values, and an unknown value is true. The types or the title
+    of an article can also mark it as retracted.
     """
     known = {
         name: _joined(value) if name in _LISTS and isinstance(value, str | list | tuple) else value

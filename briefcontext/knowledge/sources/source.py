@@ -60,8 +60,8 @@ Entry = Document | VectorDocument | Deletion | Reject
 class Source(Protocol):
     """A file, a download or a table that can be read from its beginning more than once.
 
-    Documents of one record share their `source_id` and follow each other. A source of vectors has an
-    `encoder`, its name. `note` is a sentence for users.
+    Documents of one record share their `source_id` and follow each other. A source of vectors has
+    an `encoder`, its name. `note` is a sentence for users.
     """
 
     @property

@@ -24,8 +24,8 @@ _UTF16_MARKS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 def read_text(stream: BufferedIOBase, document_id: str) -> Iterator[Entry]:
     """Read the file as one document of kind `text`, or its reject.
 
-    The file is UTF-8, or UTF-16 with a byte order mark. Another encoding is rejected and not guessed:
-    a dose in µg must not become another.
+    The file is UTF-8, or UTF-16 with a byte order mark. Another encoding is rejected and not
+    guessed: a dose in µg must not become another.
     """
     yield file_document(document_id, decoded(read_whole(stream)), kind="text")
 

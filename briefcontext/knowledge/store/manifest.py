@@ -46,7 +46,7 @@ class Manifest(BaseModel):
     format_version: Literal[4] = FORMAT_VERSION
     id: str = Field(default_factory=lambda: uuid4().hex)
     serial: int = 0
-    """Goes up with each state that is written: of the manifest and the draft, the higher is later."""
+    """Goes up with each state: of the manifest and the draft, the higher is later."""
     created: str = Field(default_factory=timestamp)
     updated: str = Field(default_factory=timestamp)
     encoder: EncoderRecord

@@ -52,7 +52,7 @@ class NewPassage:
 
 
 def passage_schema(dimension: int) -> pa.Schema:
-    """Return the columns of the table: filters and indexes have columns in addition to the metadata."""
+    """Return the columns of the table."""
     texts, numbers = pa.string(), pa.int32()
     return pa.schema(
         {

@@ -254,7 +254,7 @@ def _partitions(rows: int) -> int:
 
 
 def bring_up_to_date(table: Table, metric: Metric, trained: int) -> int:
-    """Index all rows of a table of passages, and return the rows that the vector index was trained on.
+    """Index all passages; return the rows that the vector index was trained on.
 
     New rows become a segment of each index. Segments are merged when many rows have changed.
     """

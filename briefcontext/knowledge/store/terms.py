@@ -21,8 +21,8 @@ BM25_B = 0.75
 
 _GREEK_LETTERS = "αβγδεζηθικλμνξοπρςστυφχψω"
 _GREEK_NAMES = """
-    alpha beta gamma delta epsilon zeta eta theta iota kappa lambda mu nu xi omicron pi rho sigma sigma tau
-    upsilon phi chi psi omega
+    alpha beta gamma delta epsilon zeta eta theta iota kappa lambda mu nu xi omicron pi rho sigma
+    sigma tau upsilon phi chi psi omega
 """
 _GREEK = dict(zip(_GREEK_LETTERS, _GREEK_NAMES.split(), strict=True))
 # Some British journals write the decimal point as a raised dot: 0·05.
@@ -34,9 +34,10 @@ _TERM = re.compile(r"\d+(?:\.\d+)*|[^\W\d_]+")
 
 # "s" and "t" follow an apostrophe.
 _FUNCTION_WORDS = """
-    a all also am an and any are as at be been being but by can could did do does for from had has have he her
-    his how i if in into is it its may might no not of on or our s she should some such t than that the their
-    then there these they this to was we were what when where which who whom why will with would you your
+    a all also am an and any are as at be been being but by can could did do does for from had has
+    have he her his how i if in into is it its may might no not of on or our s she should some such
+    t than that the their then there these they this to was we were what when where which who whom
+    why will with would you your
 """
 _STOP_WORDS = frozenset(
     form
