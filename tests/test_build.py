@@ -11,7 +11,6 @@ from langchain_core.embeddings import DeterministicFakeEmbedding
 
 from briefcontext.errors import BriefContextError, InputError, KnowledgeBaseError
 from briefcontext.knowledge.build import build_knowledge_base, pipeline
-from briefcontext.knowledge.build.pipeline import Progress
 from briefcontext.knowledge.knowledge_base import KnowledgeBase
 from briefcontext.knowledge.sources.files import open_sources
 from briefcontext.knowledge.sources.source import Entry, Reject
@@ -142,18 +141,6 @@ def test_one_build_at_a_time(tmp_path: Path) -> None:
     with open_place(tmp_path).lock(), pytest.raises(KnowledgeBaseError, match="by another process"):
         build(tmp_path, source("a", record("1")))
     build(tmp_path, source("a", record("1")))
-
-
-def test_progress_rises_to_the_end_of_the_last_source(tmp_path: Path) -> None:
-    seen: list[Progress] = []
-    sources = [source(name, *(record(f"{name}{n}") for n in range(1500))) for name in "ab"]
-    build(tmp_path, *sources, progress=seen.append)
-    assert [part.vectors for part in seen] == sorted(part.vectors for part in seen)
-    assert [part.counts.read for part in seen] == sorted(part.counts.read for part in seen)
-    assert [part.source for part in seen] == sorted(part.source for part in seen)
-    assert (seen[-1].source, seen[-1].source_number, seen[-1].source_count) == ("b", 2, 2)
-    assert (seen[-1].consumed, seen[-1].size) == (1500, 1500)
-    assert (seen[-1].counts, seen[-1].vectors) == (counts(indexed=3000), 3000)
 
 
 def test_a_source_is_read_little_ahead_of_the_encoder(

@@ -290,26 +290,7 @@ def test_the_command_line_asks_and_searches_by_filters(
         assert set() < {citation["source_id"] for citation in json.loads(out)["citations"]} <= ids
     said = run("kb", "search", folder, "honey", "--years", "1999")[1]
     assert "No passage fulfils the filters (year 1999)." in said
-    assert "Try other words" in run("kb", "search", folder, "xyzzy", "--method", "bm25")[1]
-    code, out, err = run(
-        "ask", "--kb", folder, "Does honey ease coughs?", "--years", "1999", "--references", "ris"
-    )
-    assert (code, out) == (0, "")
-    assert "cites nothing" in err
-    code, out, _ = run(
-        "ask", "--kb", folder, "Does honey ease coughs?", "--years", "1999", "--type", "Review"
-    )
+    code, out, _ = run("ask", "--kb", folder, "Does honey ease coughs?", "--years", "1999")
     assert code == 0
-    assert "fulfils the filters (year 1999, publication types Review)" in " ".join(out.split())
-    code, _, err = run("ask", "--kb", folder, "Does honey ease coughs?", "--years", "199")
-    assert (code, "years" in err) == (2, True)
-
-
-def test_filters_say_what_they_ask_for() -> None:
-    assert str(Filters(first_year=2015)) == "years 2015-"
-    assert (
-        str(Filters(2010, 2010, ("Review", "Meta-Analysis")))
-        == "year 2010, publication types Review or Meta-Analysis"
-    )
-    assert str(Filters(last_year=2019, languages=("eng",))) == "years -2019, languages eng"
-    assert (bool(Filters()), str(Filters())) == (False, "")
+    assert "fulfils the filters (year 1999)" in " ".join(out.split())
+    assert run("ask", "--kb", folder, "Does honey ease coughs?", "--years", "199")[0] == 2

@@ -95,14 +95,6 @@ def test_a_loader_without_its_own_package_says_what_to_do() -> None:
         list(LoaderSource(Needy()).entries())
 
 
-def test_a_loader_that_fails_is_a_reject_after_what_it_gave(tmp_path: Path) -> None:
-    path = tmp_path / "a.lines"
-    path.write_text("One.\nbroken\n")
-    [source] = open_sources(path, loader=f"{__name__}:Lines")
-    *_, last = source.entries()
-    assert last == Reject("the whole file", "The loader failed (ValueError): The page is broken.")
-
-
 @pytest.mark.parametrize(
     ("named", "error", "message"),
     [

@@ -95,43 +95,6 @@ def test_the_usual_columns_are_found(
     assert document.metadata.get("url") == url
 
 
-def test_metadata_are_flat_and_typed() -> None:
-    document = read_row(
-        PLAIN
-        | {
-            "year": "2004 Jan",
-            "publication_types": ["Journal Article", "Retracted Publication"],
-            "journal": "J",
-        }
-        | {
-            "n": 3,
-            "flag": False,
-            "share": 0.5,
-            "note": "x",
-            "list": [1],
-            "object": {},
-            "none": None,
-        }
-        | {"rank": 1, "score": 2.5}
-    )
-    assert document.metadata == {
-        "source_id": "a",
-        "title": "A title",
-        "kind": "passage",
-        "year": 2004,
-        "publication_types": "Journal Article; Retracted Publication",
-        "retracted": True,
-        "journal": "J",
-        "chunk_index": 0,
-        "start": 0,
-        "end": 7,
-        "n": 3,
-        "flag": False,
-        "share": 0.5,
-        "note": "x",
-    }
-
-
 @pytest.mark.parametrize(
     ("value", "retracted"),
     [
