@@ -231,12 +231,9 @@ def remove_records(
 ) -> BuildReport:
     """Delete documents from the knowledge base at `path`, by their source ids.
 
-    A document returns when a file that has it is indexed again: the files that it came from, and
-    the sources `reread`, are not skipped.
-
-    Raises:
-        KnowledgeBaseError: there is no base, it is the bundled one, a build of it is not complete,
-            or an id is missing. Nothing is deleted then.
+    They return when a file that has them is indexed again: the files that they came from, and the
+    sources `reread`, are not skipped. Raises KnowledgeBaseError if an id or the base is missing, or
+    a build is not complete.
     """
     place = place_to_build(path)
     with KnowledgeBase.open(path):

@@ -70,10 +70,7 @@ def _clash(source: FileSource, held: str) -> str:
 def gone_records(
     path: str | os.PathLike[str], given: Iterable[str | Path], sources: Iterable[object]
 ) -> list[str]:
-    """Return the source ids that a base has from files that are gone, or no longer have them.
-
-    `given` are the files and folders that were indexed, `sources` the sources in them.
-    """
+    """Return the source ids from files below `given` that are gone, or no longer have them."""
     if (manifest := Manifest.published(open_place(path))) is None:
         return []
     roots = [Path(root).expanduser().resolve() for root in given]

@@ -118,10 +118,7 @@ def _size(item: Item | None) -> int:
 
 
 def encode(encoder: "Encoder", passages: list[NewPassage]) -> NDArray[np.float32]:
-    """Return the vectors of passages, (n, d) float32; a passage keeps the one that it came with.
-
-    Raises KnowledgeBaseError if the encoder returns anything else.
-    """
+    """Return the vectors of passages, (n, d) float32; a passage keeps the one that it came with."""
     texts = [title_and_text(passage.document) for passage in passages if passage.vector is None]
     shape = (len(texts), encoder.dimension)
     made = encoder.encode_passages(texts) if texts else np.empty(shape, np.float32)

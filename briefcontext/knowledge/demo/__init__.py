@@ -31,12 +31,8 @@ def demo_knowledge_base() -> KnowledgeBase:
 def demo_folder() -> Path:
     """Return the folder of the demo knowledge base, which is built on first use.
 
-    It is in the cache folder, or in the folder that BRIEFCONTEXT_CACHE names. Several processes may
-    call this at once.
-
-    Raises:
-        MissingExtraError: the package with the encoder's weights is not installed.
-        KnowledgeBaseError: the cache folder cannot be written.
+    It is in the cache folder. Several processes may call this at once. Raises MissingExtraError if
+    the encoder's package is missing, KnowledgeBaseError if the cache folder cannot be written.
     """
     made_of = json.dumps([version("briefcontext"), FORMAT_VERSION, ENCODER, LABEL]).encode()
     made_of += _read("passages.jsonl") + _read(VECTORS)

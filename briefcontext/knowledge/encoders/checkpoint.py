@@ -44,13 +44,8 @@ def open_cross_encoder(folder: Path, tokens: int) -> "Model":
 def find_checkpoint(source: str, *, needs: str, option: str) -> Path:
     """Return the folder of a checkpoint, or of a Hugging Face model, which may be downloaded.
 
-    Args:
-        source: a folder, or the name of a model.
-        needs: a file that the folder must have, such as `config.json`.
-        option: how to name a folder with these weights, for the error message.
-
-    Raises:
-        KnowledgeBaseError: there is no checkpoint, and none can be downloaded.
+    It must have the file `needs`. `option` names a folder with these weights in error messages.
+    Raises KnowledgeBaseError if there is none.
     """
     folder = Path(source).expanduser()
     if not folder.is_dir():

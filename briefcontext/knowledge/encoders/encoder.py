@@ -80,15 +80,14 @@ def unit_vectors(vectors: NDArray[np.floating]) -> NDArray[np.float32]:
 class EmbeddingsEncoder:
     """LangChain `Embeddings` as an `Encoder`: cosine similarity of unit vectors.
 
-    A token is a run of letters, digits and underscores, or another character. Open a base with this
-    encoder, or by its name after `register_encoder`. Errors of the embeddings are not caught.
+    A token is a run of letters, digits and underscores, or another character. After
+    `register_encoder` a base opens with it by its name.
     """
 
     metric: Literal["cosine"] = "cosine"
     text_format = "question: <question>; passage: <title. text>, the text alone without a title"
 
     def __init__(self, embeddings: Embeddings, *, name: str, revision: str = "") -> None:
-        """Wrap embeddings. A base records the name and the revision."""
         self.name = name
         self.revision = revision
         self._embeddings = embeddings

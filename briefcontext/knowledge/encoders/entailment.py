@@ -36,9 +36,8 @@ class EntailmentModel:
     def __init__(self, name: str) -> None:
         """Read a model from a folder, or by its name from the Hugging Face hub.
 
-        Raises:
-            KnowledgeBaseError: the weights cannot be read, or the labels are unknown.
-            MissingExtraError: sentence-transformers is not installed.
+        Raises KnowledgeBaseError if it cannot be read, MissingExtraError without
+        sentence-transformers.
         """
         self.name = name
         check_installed("a cross-encoder")

@@ -43,10 +43,7 @@ class SentenceTransformerEncoder:
     def __init__(
         self, name: str, folder: Path, revision: str, query_instruction: str | None = None
     ) -> None:
-        """Read the weights in a folder.
-
-        `query_instruction` is put before each question; by default the model's own.
-        """
+        """Read a folder. `query_instruction` replaces the model's own."""
 
         def read() -> Any:
             from sentence_transformers import SentenceTransformer
@@ -92,12 +89,10 @@ def _instructed(instruction: str, text: str) -> str:
 
 
 class MedCPTEncoder:
-    """MedCPT, the dense retriever trained on PubMed search logs, as its authors run it.
+    """MedCPT, trained on PubMed search logs, as its authors run it.
 
-    A question and an article have different models and are compared by inner product. An article is
-    the pair [title, text]. Its vector is [CLS] of the last layer, not normalised, so that it
-    compares with NCBI's published vectors. A missing title is empty, as in the authors' evaluation
-    (`evals/models.py` of github.com/ncbi/MedCPT).
+    Questions and articles have different models and are compared by inner product. An article is
+    the pair [title, text], and its vector [CLS] of the last layer, as in NCBI's published vectors.
     """
 
     metric: Literal["ip"] = "ip"
@@ -108,10 +103,6 @@ class MedCPTEncoder:
     )
 
     def __init__(self, name: str, folder: Path | None) -> None:
-        """Read both models from the Hugging Face hub or its local cache.
-
-        `folder` may hold them as `MedCPT-Query-Encoder` and `MedCPT-Article-Encoder`.
-        """
         self.name = name
         option = "medcpt:/path, with MedCPT-Query-Encoder and MedCPT-Article-Encoder in it"
         query, article = (
@@ -154,8 +145,8 @@ class CrossEncoderScorer:
     def __init__(self, folder: Path | None = None) -> None:
         """Read the model from the Hugging Face hub, its local cache or a folder.
 
-        Raises KnowledgeBaseError if the weights cannot be read or have several outputs,
-        MissingExtraError without sentence-transformers.
+        Raises KnowledgeBaseError if it cannot be read, MissingExtraError without
+        sentence-transformers.
         """
         check_installed("a cross-encoder")
         checkpoint = find_checkpoint(

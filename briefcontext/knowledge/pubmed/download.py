@@ -32,19 +32,9 @@ _T = TypeVar("_T")
 
 
 class Downloads:
-    """Downloads files of one folder of a server.
-
-    A complete file is kept until `done` is called with its name.
-    """
+    """Downloads files of one folder of a server, and deletes them when they are done."""
 
     def __init__(self, url: str, folder: Path, *, keep: bool = False) -> None:
-        """Describe the downloads.
-
-        Args:
-            url: address of the folder on the server.
-            folder: the folder for the files, which is created.
-            keep: whether `done` keeps files.
-        """
         import httpx2
 
         self.url, self.folder, self._keep = url.rstrip("/") + "/", folder, keep

@@ -52,9 +52,8 @@ _rates: dict[tuple[str, str], InMemoryRateLimiter] = {}
 class EUtilities:
     """A client of the E-utilities. Thread-safe.
 
-    All clients in a process share one rate: 3 requests a second, or 10 with an API key
-    (NCBI_API_KEY). NCBI asks for an e-mail address (NCBI_EMAIL). Neither is logged or shown in an
-    error. Failed requests are repeated up to three times.
+    All clients in a process share a rate: 3 requests a second, or 10 with a key (NCBI_API_KEY).
+    NCBI asks for an e-mail address (NCBI_EMAIL). Neither is logged or shown in an error.
     """
 
     def __init__(
@@ -64,15 +63,9 @@ class EUtilities:
         timeout: float = 30.0,
         rate: BaseRateLimiter | None = None,
     ) -> None:
-        """Describe the client; no connection is opened.
+        """Describe the client; `rate` spaces its requests.
 
-        Args:
-            base_url: address of the E-utilities; by default BRIEFCONTEXT_EUTILS_URL, else NCBI's.
-            timeout: seconds to wait for a connection, and for each piece of an answer.
-            rate: spaces the requests; by default the one of this process.
-
-        Raises:
-            KnowledgeBaseError: the address or the proxy cannot be used.
+        Raises KnowledgeBaseError if the address or the proxy cannot be used.
         """
         import httpx2
 
@@ -115,8 +108,7 @@ class EUtilities:
     def fetch(self, pmids: Sequence[str]) -> dict[str, Document]:
         """Return the records with these PMIDs, as `read_pubmed_xml` reads them.
 
-        Missing and unreadable records are logged. Raises KnowledgeBaseError if NCBI does not
-        answer.
+        Missing records are logged. Raises KnowledgeBaseError if NCBI does not answer.
         """
         records: dict[str, Document] = {}
         for start in range(0, len(pmids), BATCH):

@@ -70,15 +70,9 @@ class LivePubMed:
         candidates: int = 100,
         eutilities: EUtilities | None = None,
     ) -> None:
-        """Describe the search; no connection is opened.
+        """Describe the search, which ranks at least `k` and `candidates` records.
 
-        Args:
-            encoder: an encoder or its name.
-            candidates: records to rank for a question, at least `k`.
-            eutilities: the client, which is closed with this.
-
-        Raises:
-            KnowledgeBaseError: the address or the proxy of the environment cannot be used.
+        Raises KnowledgeBaseError if the address or the proxy of the environment cannot be used.
         """
         self.candidates = candidates
         self._encoder = encoder
@@ -116,14 +110,9 @@ class LivePubMed:
         return Manifest(encoder=EncoderRecord.model_validate(self.encoder))
 
     def search(self, query: str, k: int, filters: Filters = NO_FILTERS) -> list[Document]:
-        """Return the `k` candidates most similar to a question, best first.
+        """Return the `k` candidates most similar to a question, as `KnowledgeBase.search` does.
 
-        The metadata has `rank` (from 1) and `score`: cosine similarity or inner product. Equal
-        scores are in PubMed's order. PubMed applies the filters.
-
-        Raises:
-            InputError: `k` is below 1.
-            KnowledgeBaseError: NCBI does not answer, or has no readable record.
+        Equal scores are in PubMed's order. Raises KnowledgeBaseError if NCBI does not answer.
         """
         if k < 1:
             raise InputError(f"k is {k}: ask for at least 1 passage.")

@@ -86,7 +86,6 @@ class Mirror:
     """NCBI's files on a server, and their downloads."""
 
     def __init__(self, folder: Path, *, keep: bool = False) -> None:
-        """Take the folder for downloads; `keep` keeps them after they are read."""
         pubmed = os.environ.get(PUBMED_VARIABLE, "").strip() or PUBMED_URL
         vectors = os.environ.get(VECTORS_VARIABLE, "").strip() or VECTORS_URL
         self._files = {
@@ -137,12 +136,9 @@ def _gap(year: int, number: int, part: str) -> str:
 
 
 def due_updates(updates: Sequence[Release], done: Sequence[str]) -> list[Release]:
-    """Return the update files that a base does not have, in order.
+    """Return the update files that a base with the files `done` does not have, in order.
 
-    `done` are the names of the files that the base has.
-
-    Raises KnowledgeBaseError if a file is missing between those of the base and those on the
-    server, or the server has the files of another year.
+    Raises KnowledgeBaseError if a file is missing between, or NCBI has the files of another year.
     """
     held = [Release("", name) for name in done if _FILE.fullmatch(name)]
     if not held:
@@ -163,7 +159,6 @@ class Vectors:
     """NCBI's vectors by PMID. A chunk is downloaded when one of its articles is read."""
 
     def __init__(self, downloads: Downloads, chunks: Sequence[str]) -> None:
-        """Download the PMIDs of all chunks."""
         self._downloads, self._chunks = downloads, chunks
         names = [f"pmids_chunk_{chunk}.json" for chunk in chunks]
         for name in names:
@@ -219,16 +214,6 @@ class ReleaseSource:
         following: Release | None = None,
         report: Callable[["ReleaseSource"], None] | None = None,
     ) -> None:
-        """Describe the file.
-
-        Args:
-            mirror: the server.
-            release: the file.
-            options: the filters.
-            vectors: vectors that need no encoding.
-            following: the next file, which is downloaded meanwhile.
-            report: called when the file was read.
-        """
         self._mirror, self._release, self._options = mirror, release, options
         self._vectors, self._following, self._report = vectors, following, report
         self.read = self.left_out = 0

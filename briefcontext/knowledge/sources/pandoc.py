@@ -112,9 +112,7 @@ def outline(content: bytes, format: str) -> "Outline":
 def converted(content: bytes, format: str, target: str) -> Iterator[IO[bytes]]:
     """Open a file as pandoc writes it in another format, in a sandbox with limits.
 
-    Raises:
-        UnreadableError: pandoc cannot read the file, or not within its limits.
-        MissingExtraError: pandoc is not installed.
+    Raises UnreadableError if pandoc cannot read it, MissingExtraError if pandoc is not installed.
     """
     with needing("documents", "Reading this format needs pandoc"):
         import pypandoc

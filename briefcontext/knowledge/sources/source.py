@@ -146,15 +146,10 @@ class FileSource:
         document_id: str | None = None,
         beside: Sequence[Path] = (),
     ) -> None:
-        """Describe the file, without reading it.
+        """Describe a file, whose content `read` reads, with the document's id if it has one.
 
-        Args:
-            path: the file.
-            read: yields the entries of the content; takes the document's id if there is one.
-            name: the name of the source.
-            reading: the way of reading, as JSON values; a part of the fingerprint.
-            document_id: the id of a file that is one document.
-            beside: files that are read together with it.
+        `reading` is the way of reading, as JSON values for the fingerprint; `beside` are files that
+        are read together with it.
         """
         self.path, self.name, self.reading, self.document_id = path, name, reading, document_id
         self._read, self._files, self.consumed = read, [*beside, path], 0

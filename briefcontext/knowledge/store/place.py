@@ -69,9 +69,7 @@ class Place:
 def open_place(path: str | os.PathLike[str]) -> Place:
     """Return the place of a folder's path or of a URL (`s3://bucket/name`). Nothing is read.
 
-    Raises:
-        InputError: the URL cannot be used, or the path is not UTF-8.
-        MissingExtraError: the package for object stores is not installed.
+    Raises InputError if it cannot be used, MissingExtraError without the package for object stores.
     """
     name = os.fspath(path)
     if lone_surrogate(name):
