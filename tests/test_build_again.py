@@ -63,24 +63,6 @@ def test_each_source_counts_when_it_is_first_given(
     assert passages(folder) == model
 
 
-BASELINE = (
-    record("r", "Old.", version=1, revised="2020-01-01"),
-    record("s", "Kept.", version=1, revised="2020-01-01"),
-)
-UPDATE = (record("s", "Newer.", version=1, revised="2021-01-01"), Deletion("r", "2021-01-01"))
-LATER = (record("r", "Back.", version=2, revised="2022-01-01"),)
-
-
-def test_revisions_are_no_reason_to_read_again(tmp_path: Path) -> None:
-    releases = [source("baseline", *BASELINE), source("update", *UPDATE), source("later", *LATER)]
-    for release in releases:
-        build(tmp_path, release)
-    for name, entries in (("baseline", BASELINE), ("update", UPDATE), ("later", LATER)):
-        (report,) = build(tmp_path, source(name, *entries)).sources
-        assert report.skipped
-    assert passages(tmp_path) == {"r": "Back.", "s": "Newer."}
-
-
 def index(kb: Path, *paths: Path) -> BuildReport:
     return build_knowledge_base(open_sources(paths), kb, encoder=HashingEncoder())
 

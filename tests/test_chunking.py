@@ -183,17 +183,6 @@ def test_a_real_tokeniser_gives_exact_chunks_of_at_most_128_tokens(minilm: Encod
     assert all(len(minilm.token_offsets(chunk.page_content)) <= CHUNK_TOKENS for chunk in chunks)
 
 
-def test_chunks_carry_the_documents_metadata_and_leave_the_document_alone() -> None:
-    document = source("One two. Three.")
-    before = document.model_copy(deep=True)
-    first, second = chunk_document(document, WORDS, tokens=3)
-    assert first.metadata == {
-        "source_id": "41", "title": "T", "year": 2020, "chunk_index": 0, "start": 0, "end": 9
-    }  # fmt: skip
-    assert (second.id, second.page_content, second.metadata["start"]) == ("41#1", "Three.", 9)
-    assert document == before
-
-
 def test_chunks_know_their_paragraphs_by_section() -> None:
     text = "# Methods\n\nOne two.\n\nThree four. Five.\n\n# Results\n\nSix."
     chunks = chunk_document(source(text), WORDS, tokens=5)

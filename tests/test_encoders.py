@@ -32,13 +32,6 @@ def test_minilm_puts_a_question_near_what_answers_it(minilm: Encoder) -> None:
     assert question @ related > 0.5 > 0.2 > question @ unrelated
 
 
-def test_a_vector_does_not_depend_on_the_rest_of_its_batch(minilm: Encoder) -> None:
-    together = minilm.encode_queries(MIXED)
-    alone = np.concatenate([minilm.encode_queries([text]) for text in MIXED[:7]])
-    np.testing.assert_allclose(together[:7], alone, atol=1e-5)
-    np.testing.assert_allclose(minilm.encode_queries(MIXED[::-1])[::-1], together, atol=1e-5)
-
-
 def test_token_offsets_are_places_in_the_text_and_nothing_is_cut_off(minilm: Encoder) -> None:
     text = "  Naïve T-cells,\n" + "β-blocker " * 1000
     offsets = minilm.token_offsets(text)

@@ -1,33 +1,28 @@
 """Live PubMed: queries, polite requests, records and their ranking, against E-utilities on loopback."""
 
 import logging
-import re
 import traceback
-import zlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
-from typing import Literal
 
-import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 from langchain_core.documents import Document
 from langchain_core.rate_limiters import BaseRateLimiter, InMemoryRateLimiter
-from numpy.typing import NDArray
 
 from briefcontext.chains.passage_reader import PassageReader
 from briefcontext.errors import KnowledgeBaseError
 from briefcontext.graphs.graph import build_graph
 from briefcontext.knowledge.encoders import Encoder
-from briefcontext.knowledge.encoders.encoder import titled_text, unit_vectors
 from briefcontext.knowledge.pubmed import eutilities
 from briefcontext.knowledge.pubmed.eutilities import EUtilities
 from briefcontext.knowledge.pubmed.live import LivePubMed, pubmed_filters, pubmed_queries
 from briefcontext.knowledge.store.filters import Filters
 from briefcontext.retrievers.knowledge_base import DenseRetriever
 from tests.eutils_server import EUtilsServer, Fault, serve
+from tests.hashing_encoder import HashingEncoder
 from tests.notes import messages
 
 KEY, EMAIL = "0123456789abcdef", "someone+pubmed@example.org"
@@ -49,29 +44,6 @@ def citation(pmid: str, title: str, text: str, more: str = "") -> str:
 
 def article_set(*citations: str) -> bytes:
     return f"<PubmedArticleSet>{''.join(citations)}</PubmedArticleSet>".encode()
-
-
-class WordCountEncoder:
-    """Vectors of word counts, each word in a place that its checksum gives."""
-
-    name = "word-count"
-    revision = ""
-    dimension = 4096
-    metric: Literal["cosine"] = "cosine"
-    text_format = "words"
-
-    def encode_queries(self, texts: Sequence[str]) -> NDArray[np.float32]:
-        vectors = np.zeros((len(texts), self.dimension), np.float32)
-        for row, text in enumerate(texts):
-            for word in re.findall(r"\w+", text.lower()):
-                vectors[row, zlib.crc32(word.encode()) % self.dimension] += 1
-        return unit_vectors(vectors)
-
-    def encode_passages(self, passages: Sequence[tuple[str, str]]) -> NDArray[np.float32]:
-        return self.encode_queries([titled_text(title, text) for title, text in passages])
-
-    def token_offsets(self, text: str) -> list[tuple[int, int]]:
-        return [match.span() for match in re.finditer(r"\w+", text)]
 
 
 class CountingRate(BaseRateLimiter):
@@ -139,7 +111,9 @@ def open_live(ncbi: EUtilsServer, rate: CountingRate) -> Iterator[Open]:
     ) -> LivePubMed:
         client = EUtilities(url, timeout=timeout, rate=rate)
         opened.append(
-            LivePubMed(encoder or WordCountEncoder(), candidates=candidates, eutilities=client)
+            LivePubMed(
+                encoder or HashingEncoder(dimension=512), candidates=candidates, eutilities=client
+            )
         )
         return opened[-1]
 
@@ -472,4 +446,4 @@ def test_key_and_email_show_up_in_no_error_and_no_log(
 def test_a_bad_address_is_an_error_at_once(monkeypatch: pytest.MonkeyPatch, address: str) -> None:
     monkeypatch.setenv("BRIEFCONTEXT_EUTILS_URL", address)
     with pytest.raises(KnowledgeBaseError, match="BRIEFCONTEXT_EUTILS_URL"):
-        LivePubMed(WordCountEncoder())
+        LivePubMed(HashingEncoder(dimension=512))

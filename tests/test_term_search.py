@@ -83,20 +83,6 @@ def test_what_no_passage_holds_finds_nothing(base: KnowledgeBase, query: str) ->
     assert search(base, query, 16) == []
 
 
-def test_statistics_count_passages_and_terms(base: KnowledgeBase) -> None:
-    statistics = base.term_statistics
-    assert statistics is not None
-    assert statistics.n_documents == 4
-    assert statistics.average_length == pytest.approx(
-        sum(len(tokenize(text)) for _, text in PASSAGES) / 4
-    )
-    frequencies = {
-        term: statistics.document_frequency(term)
-        for term in ["il", "aspirin", "fever", "a", "zzz", ""]
-    }
-    assert frequencies == {"il": 2, "aspirin": 2, "fever": 1, "a": 0, "zzz": 0, "": 0}
-
-
 def test_after_many_updates_scores_are_those_of_the_passages_that_are_left(tmp_path: Path) -> None:
     encoder = HashingEncoder(dimension=4)
     texts = {str(i): f"stroke {'aspirin ' * (i % 3)} trial {i % 7}" for i in range(60)}

@@ -179,13 +179,3 @@ def test_an_effort_that_is_none_is_refused(
     monkeypatch.setenv("BRIEFCONTEXT_SEARCH_EFFORT", effort)
     with pytest.raises(InputError, match="BRIEFCONTEXT_SEARCH_EFFORT"):
         base.search_by_vector(vectors(1, 1)[0], 16)
-
-
-def test_more_effort_looks_into_more_of_the_index(monkeypatch: pytest.MonkeyPatch) -> None:
-    def asked() -> tuple[int, int]:
-        found = table.nearest(vectors(1, 1)[0], 16, "cosine", 100_000)
-        return found["maximum_nprobes"], found["refine_factor"]
-
-    assert asked() == (27, 2)
-    monkeypatch.setenv("BRIEFCONTEXT_SEARCH_EFFORT", "2.5")
-    assert asked() == (68, 5)
