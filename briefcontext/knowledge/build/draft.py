@@ -138,10 +138,13 @@ class Draft:
         self.remove_passages(changes.removed)
         if len(encoded):
             passages = changes.new_passages()
-            self.passages.append(
-                encoded if isinstance(encoded, list) else passage_rows(passages, encoded)
-            )
-            self._count_terms(terms_of(passage.document) for passage in passages)
+            if isinstance(encoded, list):
+                self.passages.append(encoded)
+                self._count_terms(terms_of(passage.document) for passage in passages)
+            else:
+                rows = passage_rows(passages, encoded)
+                self.passages.append(rows)
+                self._count_terms(terms.split() for terms in rows["terms"].to_pylist())
         if changes.records:
             states = [{"source_id": id, **state._asdict()} for id, state in changes.records.items()]
             self.records.upsert("source_id", pa.Table.from_pylist(states, _RECORDS))
