@@ -12,15 +12,13 @@ from typing import Annotated, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
-from briefcontext.errors import InputError
+from briefcontext.errors import InputError, problems
 from briefcontext.files import write_whole
-from briefcontext.knowledge.store.manifest import Manifest, first_problem, stored_version
+from briefcontext.knowledge.store.manifest import Manifest
 from briefcontext.retrievers.rankings import SIGNALS, SPOTLIGHT, TwoRankings, measure
 
 CALIBRATION_FILE = "preflight.json"
 """The name of the calibration that lies in a knowledge base's own folder and travels with it."""
-FORMAT_VERSION = 2
-
 Positive = Literal["ranked_below", "misplaced"]
 """What a calibration predicts: a key document ranked below 3, which a map can repair; or that and one that was not
 retrieved, which it cannot."""
@@ -158,16 +156,10 @@ class Calibration(_Part):
                 f"The calibration {path} cannot be read ({error}): {again}."
             ) from error
         try:
-            if (version := stored_version(text)) > FORMAT_VERSION:
-                raise InputError(
-                    f"The calibration {path} has format version {version}, and this BriefContext "
-                    f"reads up to "
-                    f"{FORMAT_VERSION}: install a newer one, or {again}."
-                )
             return cls.model_validate_json(text)
         except ValidationError as error:
             raise InputError(
-                f"{path} is no calibration that can be used ({first_problem(error)}): {again}."
+                f"{path} is no calibration that can be used ({problems(error)}): {again}."
             ) from error
 
     def write(self, path: str | os.PathLike[str]) -> None:

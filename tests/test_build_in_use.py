@@ -1,6 +1,5 @@
 """Questions that are asked while a knowledge base is being updated."""
 
-import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -157,23 +156,3 @@ def test_what_an_update_takes_away_while_it_is_read_is_looked_for_again(
             for document in found
             if document.id != f"d{SIZE - 2}"
         )
-
-
-def check(base: KnowledgeBase) -> None:
-    assert versions(base) == OLD
-    assert len(base.search("Aspirin", SIZE)) == SIZE
-
-
-def check_version(base: KnowledgeBase, version: int) -> None:
-    found = base.search("Aspirin for stroke, version, trial", 10)
-    assert len(found) == 10
-    assert sum(f"version {version}" in document.page_content for document in found) >= 8
-
-
-def test_a_first_build_that_was_stopped_is_not_opened(tmp_path: Path) -> None:
-    with pytest.raises(KnowledgeBaseError, match="not finite"):
-        build(tmp_path, source("old", *trials(1)), encoder=BrokenEncoder())
-    shutil.copytree(tmp_path, tmp_path / "copy")
-    for folder in (tmp_path, tmp_path / "copy"):
-        with pytest.raises(KnowledgeBaseError, match="half-built: wait until"):
-            opened(folder)

@@ -11,23 +11,13 @@ import pytest
 
 from briefcontext.errors import KnowledgeBaseError
 from briefcontext.knowledge.knowledge_base import KnowledgeBase
-from briefcontext.knowledge.sources.source import Deletion, EntrySource
-from briefcontext.knowledge.store.manifest import Counts
+from briefcontext.knowledge.sources.source import EntrySource
+from briefcontext.knowledge.store.counts import Counts
 from briefcontext.retrievers.knowledge_base import SearchMethod, retriever_over
 from tests import killed_build
 from tests.forked_python import run_forked
 from tests.hashing_encoder import HashingEncoder
-from tests.knowledge_bases import (
-    NEW,
-    BrokenEncoder,
-    build,
-    contents,
-    counts,
-    failing,
-    passages,
-    record,
-    source,
-)
+from tests.knowledge_bases import NEW, build, contents, failing, passages, record, source
 
 
 def test_a_source_that_fails_leaves_a_half_built_base_that_goes_on(tmp_path: Path) -> None:
@@ -45,15 +35,6 @@ def test_a_source_that_fails_leaves_a_half_built_base_that_goes_on(tmp_path: Pat
     assert len(passages(tmp_path)) == 3000
 
 
-def test_a_base_can_be_emptied_by_a_build_that_is_stopped_and_goes_on(tmp_path: Path) -> None:
-    ids = [str(number) for number in range(1100)]
-    build(tmp_path, source("a", *map(record, ids)))
-    with pytest.raises(KnowledgeBaseError, match="The disk is gone"):
-        build(tmp_path, EntrySource(failing(map(Deletion, ids)), name="b", fingerprint="sha256:b"))
-    assert build(tmp_path, source("b", *map(Deletion, ids))).counts.deleted < 1100
-    assert passages(tmp_path) == {}
-
-
 def test_a_source_that_was_left_off_and_not_given_again_is_reported(tmp_path: Path) -> None:
     with pytest.raises(KnowledgeBaseError):
         build(tmp_path, EntrySource(failing([record("1")]), name="a", fingerprint="sha256:a"))
@@ -64,13 +45,6 @@ def test_a_source_that_was_left_off_and_not_given_again_is_reported(tmp_path: Pa
     with KnowledgeBase.open(tmp_path, encoder=HashingEncoder()) as base:
         assert base.verify() == []
     assert set(passages(tmp_path)) == {"1", "2"}
-
-
-def test_an_encoder_that_fails_is_an_error_and_loses_nothing(tmp_path: Path) -> None:
-    with pytest.raises(KnowledgeBaseError, match="not finite"):
-        build(tmp_path, source("a", record("1")), encoder=BrokenEncoder())
-    assert build(tmp_path, source("a", record("1"))).counts == counts(indexed=1)
-    assert set(passages(tmp_path)) == {"1"}
 
 
 def answers(folder: Path) -> list[list[tuple[str | None, str]]]:
@@ -144,19 +118,6 @@ def test_wherever_a_build_is_killed_the_next_one_ends_as_if_it_had_not_been(
             seconds *= 0.8
         assert contents(folder, questions=QUESTIONS) == expected
         shutil.rmtree(folder)
-
-
-def test_the_state_in_use_stays_until_the_next_one_is_complete(tmp_path: Path) -> None:
-    build(tmp_path, source("a", *(record(str(number)) for number in range(20))))
-    update = source("b", record("new", NEW), Deletion("0"))
-    with KnowledgeBase.open(tmp_path, encoder=HashingEncoder()) as base:
-        with pytest.raises(KnowledgeBaseError, match="not finite"):
-            build(tmp_path, update, encoder=BrokenEncoder())
-        assert len(base) == len(base.search("aspirin", 50)) == 20
-        build(tmp_path, update)
-        assert base.search(f"On new {NEW}", 1)[0].id == "new"
-        assert len(base) == len(base.search("aspirin", 50)) == 20
-        assert [document.id for document in base.search_terms("ibuprofen", 5)] == ["new"]
 
 
 def test_what_no_state_needs_any_more_is_removed(tmp_path: Path) -> None:

@@ -325,7 +325,7 @@ def test_extreme_log_odds_do_not_overflow() -> None:
 @pytest.mark.parametrize(
     ("fields", "problem"),
     [
-        ({"format_version": 3}, "format version 3"),
+        ({"format_version": 3}, "format_version"),
         ({"k": 0}, "k:"),
         ({"threshold": 2}, "threshold:"),
         ({"intercept": None}, "intercept:"),

@@ -8,7 +8,6 @@ from hypothesis import example, given, strategies as st
 from langchain_core.documents import Document
 from langchain_core.embeddings import DeterministicFakeEmbedding
 
-from briefcontext.errors import InputError, KnowledgeBaseError
 from briefcontext.knowledge.chunking import CHUNK_TOKENS, chunk_document
 from briefcontext.knowledge.encoders import Encoder, load_encoder
 from briefcontext.knowledge.encoders.encoder import EmbeddingsEncoder
@@ -169,18 +168,6 @@ def test_an_exact_chunk_is_full_and_ends_between_words_where_it_can(text: str, t
             assert last_word + next_word > tokens
 
 
-@given(st.integers(1, 40), st.integers(1, 9))
-def test_exact_chunks_of_one_token_words_all_have_the_number_asked_for(
-    words: int, tokens: int
-) -> None:
-    text = " ".join(["word"] * words)
-    counts = token_counts(
-        chunk_document(source(text), WORDS, tokens=tokens, exact=True), WORDS, text
-    )
-    assert counts[:-1] == [tokens] * (len(counts) - 1)
-    assert sum(counts) == words
-
-
 def test_a_real_tokeniser_gives_exact_chunks_of_at_most_128_tokens(minilm: Encoder) -> None:
     text = (
         "\n"
@@ -194,25 +181,6 @@ def test_a_real_tokeniser_gives_exact_chunks_of_at_most_128_tokens(minilm: Encod
     # The longest word here has 8 tokens, so a full chunk lacks at most 7.
     assert min(counts[:-1]) > CHUNK_TOKENS - 8
     assert all(len(minilm.token_offsets(chunk.page_content)) <= CHUNK_TOKENS for chunk in chunks)
-
-
-def test_a_word_longer_than_a_chunk_starts_one_and_is_cut(minilm: Encoder) -> None:
-    text = "Sequence: " + "ACGT" * 20 + " end"
-    chunks = chunk_document(source(text), minilm, tokens=10)
-    assert chunks[0].page_content == "Sequence: "
-    assert token_counts(chunks, minilm, text)[1:-1] == [10] * (len(chunks) - 2)
-    assert "".join(chunk.page_content for chunk in chunks) == text
-
-
-def test_chunks_carry_the_documents_metadata_and_leave_the_document_alone() -> None:
-    document = source("One two. Three.")
-    before = document.model_copy(deep=True)
-    first, second = chunk_document(document, WORDS, tokens=3)
-    assert first.metadata == {
-        "source_id": "41", "title": "T", "year": 2020, "chunk_index": 0, "start": 0, "end": 9
-    }  # fmt: skip
-    assert (second.id, second.page_content, second.metadata["start"]) == ("41#1", "Three.", 9)
-    assert document == before
 
 
 def test_chunks_know_their_paragraphs_by_section() -> None:
@@ -236,15 +204,6 @@ def test_chunks_know_their_paragraphs_by_section() -> None:
     )
 
 
-@pytest.mark.parametrize("end", ["\n", "\r\n"])
-@pytest.mark.parametrize("heading", ["# Methods", "Methods"])
-def test_headings_are_found_whichever_way_lines_end(end: str, heading: str) -> None:
-    long = "One two three four five six seven eight nine ten eleven twelve."
-    text = f"{heading}{end}{end}{long}{end}{end}{heading.replace('Methods', 'Results')}{end}{end}{long}{end}"
-    chunks = chunk_document(source(text), WORDS, tokens=20)
-    assert [chunk.metadata["section"] for chunk in chunks] == ["Methods", "Results"]
-
-
 def test_a_line_that_introduces_a_list_is_no_heading_and_goes_with_its_items() -> None:
     listed = "Do not use in:\n- adults who have had a stroke or an infarction\n- children\n\nUse in:\n- pain"
     text = f"Risks\n\nThey are rare.\n\n{listed}\n\nUses\n\nFevers only."
@@ -262,19 +221,3 @@ def test_a_line_that_introduces_a_list_is_no_heading_and_goes_with_its_items() -
     assert children.metadata["list_lines"] == "Do not use in:\n"
     assert "list_lines" not in chunks[0].metadata
     assert "Do not" not in pain.metadata.get("list_lines", "")
-
-
-def test_a_document_is_named_by_its_id_where_it_has_no_source_id() -> None:
-    (chunk,) = chunk_document(Document(id="x", page_content="text"), WORDS)
-    assert (chunk.id, chunk.metadata["source_id"]) == ("x#0", "x")
-
-
-def test_a_document_without_any_id_cannot_be_chunked() -> None:
-    with pytest.raises(KnowledgeBaseError, match="source_id"):
-        chunk_document(Document(page_content="text"), WORDS)
-
-
-@pytest.mark.parametrize("tokens", [0, -1])
-def test_a_chunk_has_at_least_one_token(tokens: int) -> None:
-    with pytest.raises(InputError, match=str(tokens)):
-        chunk_document(source("text"), WORDS, tokens=tokens)

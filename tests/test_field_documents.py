@@ -1,18 +1,14 @@
 """Documents of the field folder, and variants of each kind, are read right."""
 
-import io
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 from langchain_core.documents import Document
 
-from briefcontext.errors import MissingExtraError
 from briefcontext.knowledge.sources.files import open_sources
 from briefcontext.knowledge.sources.formulas import formula_text
-from briefcontext.knowledge.sources.web_page import read_html
 from tests.test_document_laws import word_file
 
 FIELD = Path(__file__).resolve().parents[2] / "shared" / "field"
@@ -240,11 +236,6 @@ def test_a_document_reads_the_same_in_each_format(tmp_path: Path, ending: str) -
     assert read(tmp_path / f"a.{ending}").page_content.split("\n\n") == READ
 
 
-def test_only_titles_and_the_abstract_of_an_epubs_metadata_are_text(tmp_path: Path) -> None:
-    write(tmp_path / "a.epub", "--metadata=date:2020-01-01", "--metadata=author:Jane Doe")
-    assert read(tmp_path / "a.epub").page_content.split("\n\n") == READ
-
-
 def test_slides_keep_exponents_and_cells(tmp_path: Path) -> None:
     write(tmp_path / "a.pptx")
     blocks = read(tmp_path / "a.pptx").page_content.split("\n\n")
@@ -256,17 +247,6 @@ def test_latex_is_read_with_its_formulas_on_one_line(tmp_path: Path) -> None:
     (tmp_path / "a.tex").write_text(text, encoding="utf-8")
     blocks = read(tmp_path / "a.tex").page_content.split("\n\n")
     assert blocks == ["Renal", "Clearance is (140-a)×w/(72c), in 10^9/L; 5 %."]
-
-
-def test_a_missing_extra_names_the_command_that_installs_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "a.html").write_text("<p>5 mg</p>", encoding="utf-8")
-    monkeypatch.setitem(sys.modules, "pypandoc", None)
-    with pytest.raises(MissingExtraError, match=r"pip install 'briefcontext\[documents\]'"):
-        open_sources(tmp_path)
-    with pytest.raises(MissingExtraError, match="pip install"):
-        list(read_html(io.BytesIO(b"<p>5 mg</p>"), "f/a.html"))
 
 
 ARTICLE = (
@@ -299,14 +279,6 @@ def test_a_title_that_marks_a_retraction_counts(
     assert article(tmp_path, GROUP.format(title, "")).metadata["retracted"] == retracted
 
 
-@pytest.mark.parametrize("kind", ["retraction", "partial-retraction"])
-def test_a_notice_of_a_retraction_is_not_retracted(tmp_path: Path, kind: str) -> None:
-    meta = GROUP.format("Retraction: Bees", "")
-    metadata = article(tmp_path, meta, f" article-type='{kind}'").metadata
-    assert (metadata["retraction_notice"], metadata["retracted"]) == (True, False)
-    assert metadata["publication_types"] == "Retraction Notice"
-
-
 def test_a_subtitle_and_an_english_title_and_abstract_are_read(tmp_path: Path) -> None:
     translated = (
         "<trans-title-group xml:lang='en'><trans-title>Bees</trans-title></trans-title-group>"
@@ -320,7 +292,7 @@ def test_a_subtitle_and_an_english_title_and_abstract_are_read(tmp_path: Path) -
     document = article(tmp_path, group + abstracts, " xml:lang='es'")
     assert document.metadata["title"] == "Bees"
     assert document.page_content.split("\n\n") == [
-        *("Bees", "Abejas: un ensayo", "Abstract", "Abejas.", "Abstract", "Bees.", "Text."),
+        *("Bees", "Abejas: un ensayo", "Abstract", "Abejas.", "Abstract", "Bees.", "Text.")
     ]
     english = article(tmp_path, group + abstracts)
     assert english.metadata["title"] == "Abejas: un ensayo"

@@ -72,21 +72,6 @@ def test_a_search_finds_those_that_a_filter_lets_through(
         assert len(documents) == found
 
 
-@pytest.mark.parametrize("k", [1, 5, 20])
-def test_a_filter_leaves_k_passages_and_their_order(base: KnowledgeBase, k: int) -> None:
-    filters = Filters(publication_types=("Review",))
-    for search in (base.search, base.search_terms):
-        all = search("Aspirin for stroke in group 7", 100)
-        reviews = [
-            (d.id, d.metadata["score"])
-            for d in all
-            if "Review" in d.metadata.get("publication_types", "")
-        ]
-        found = search("Aspirin for stroke in group 7", k, filters)
-        assert [(document.id, document.metadata["score"]) for document in found] == reviews[:k]
-        assert [document.metadata["rank"] for document in found] == list(range(1, k + 1))
-
-
 @given(st.lists(st.text(st.characters(codec="utf-8"), max_size=8), max_size=4))
 def test_any_value_is_compared_as_it_is(base: KnowledgeBase, values: list[str]) -> None:
     table = Table(str(base.path / "passages.lance"))

@@ -2,7 +2,6 @@
 
 import io
 import resource
-import time
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -13,7 +12,6 @@ from langchain_core.documents import Document
 from briefcontext.knowledge.sources.files import open_sources
 from briefcontext.knowledge.sources.source import Reject
 
-SECONDS = 30
 KILOBYTES = 1_000_000
 """Limit of the memory of a child process."""
 DEEP = 1000
@@ -59,16 +57,14 @@ FILES: dict[str, Callable[[], bytes]] = {
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_a_hostile_file_is_a_reject_soon_and_in_bounded_memory(tmp_path: Path, name: str) -> None:
+def test_a_hostile_file_is_a_reject_in_bounded_memory(tmp_path: Path, name: str) -> None:
     (tmp_path / name).write_bytes(FILES[name]())
     # A child counts as large as this process until it runs its own program.
     users = (resource.RUSAGE_CHILDREN, resource.RUSAGE_SELF)
     before = max(resource.getrusage(user).ru_maxrss for user in users)
-    began = time.monotonic()
     (source,) = open_sources([tmp_path / name])
     (entry,) = source.entries()
     assert isinstance(entry, Reject), entry
-    assert time.monotonic() - began < SECONDS
     after = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
     assert after <= max(before, KILOBYTES)
 

@@ -193,7 +193,7 @@ def _load_sentence_model(folder: Path, attack: Attack, marker: Path) -> None:
 def test_a_hostile_sentence_model_is_refused_in_one_line(
     attack: Attack, marker: Path, tmp_path: Path
 ) -> None:
-    with pytest.raises(KnowledgeBaseError, match=r"'.*model' cannot be read as") as caught:
+    with pytest.raises(KnowledgeBaseError, match=r"'.*model' cannot be read") as caught:
         _load_sentence_model(tmp_path / "model", attack, marker)
     assert not marker.exists()
     assert "\n" not in str(caught.value)
@@ -217,9 +217,7 @@ def test_a_hostile_cross_encoder_or_article_encoder_is_refused_in_one_line(
         folder = write_bert(tmp_path / name, seed=2, labels=1)
         (folder / "evil.py").write_text(CODE.format(marker=str(marker)))
     attack(folder, marker)
-    with pytest.raises(
-        KnowledgeBaseError, match=r"'.*Article-Encoder' cannot be read as"
-    ) as caught:
+    with pytest.raises(KnowledgeBaseError, match=r"'.*Article-Encoder' cannot be read") as caught:
         CrossEncoderScorer(folder) if kind == "cross-encoder" else load_encoder(
             f"medcpt:{tmp_path}"
         )

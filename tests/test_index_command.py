@@ -1,21 +1,16 @@
 """`briefcontext index`: which encoder it takes, and how it tells how far it is."""
 
-import io
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 import typer
-from rich.console import Console
 
-from briefcontext.commands import index as index_command
-from briefcontext.commands.index import ProgressBars, index
+from briefcontext.commands.index import index
 from briefcontext.errors import KnowledgeBaseError
-from briefcontext.knowledge.build.pipeline import Progress
 from briefcontext.knowledge.knowledge_base import KnowledgeBase
-from briefcontext.knowledge.store.manifest import Counts
 from tests.hashing_encoder import HashingEncoder
 from tests.knowledge_bases import build, record, source
 from tests.test_sources_medcpt import write_chunk
@@ -60,10 +55,7 @@ def test_without_an_encoder_a_new_base_has_e5_and_another_keeps_its_own(
 
 @pytest.mark.parametrize(
     ("options", "message"),
-    [
-        ({"encoder": "bge"}, "built with encoder 'hashing', not 'bge': use the same"),
-        ({"chunk_tokens": 64}, "without chunk_tokens, not with 64"),
-    ],
+    [({"encoder": "bge"}, "built with"), ({"chunk_tokens": 64}, "chunk_tokens")],
 )
 def test_what_the_base_was_not_built_with_is_refused_before_weights_are_loaded(
     tmp_path: Path, loaded: list[str], options: dict[str, Any], message: str
@@ -84,11 +76,7 @@ def a_folder_of_something_else(place: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("make", "message"),
-    [
-        (a_file, "kb is a file: name a folder"),
-        (a_folder_of_something_else, r"is no knowledge base .*'thesis\.txt'"),
-    ],
+    ("make", "message"), [(a_file, "is a file"), (a_folder_of_something_else, "thesis")]
 )
 def test_a_place_that_cannot_hold_a_base_is_refused_before_weights_are_loaded(
     tmp_path: Path, loaded: list[str], make: Callable[[Path], None], message: str
@@ -106,24 +94,3 @@ def test_vectors_of_another_encoder_are_refused_before_weights_are_loaded(
         run(write_chunk(tmp_path), tmp_path / "kb", encoder="minilm")
     assert loaded == []
     assert not (tmp_path / "kb").exists()
-
-
-def shown(steps: Sequence[tuple[float, str, int]], monkeypatch: pytest.MonkeyPatch) -> str:
-    """What the bars show after steps, each the time in seconds, the source's name and the run's passages so far."""
-    terminal = io.StringIO()
-    monkeypatch.setattr(
-        index_command,
-        "Console",
-        lambda **_: Console(file=terminal, force_terminal=True, width=200, color_system=None),
-    )
-    times = iter([0.0, *(time for time, _, _ in steps)])
-    with ProgressBars(lambda: next(times)) as bars:
-        for number, (_, name, vectors) in enumerate(steps, start=1):
-            bars.show(Progress(name, number, len(steps), 10, 10, Counts(read=vectors), vectors))
-    return terminal.getvalue()
-
-
-def test_the_rate_is_that_of_all_sources_over_all_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    text = shown([(100.0, "a", 1000), (102.0, "b", 1020)], monkeypatch)
-    assert "1,020 records, 10 passages/s" in text
-    assert "510 passages/s" not in text

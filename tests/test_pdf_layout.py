@@ -138,18 +138,6 @@ def test_words_exponents_and_rows_come_out_in_order(
     assert text.splitlines()[-len(rows) :] == table
 
 
-LEFT = (
-    "The toy drug is given to adults in a",
-    "dose of 500 mg every 8 hours. Adults",
-    "whose creatinine clearance is below",
-    "10 ml/min must not be given it at all,",
-)
-TABLE = (
-    ("Weight in kg", "Adults", "Children"),
-    ("up to 10", "none", "50 mg"),
-    ("10 to 20", "none", "100 mg"),
-    ("above 20", "500 mg", "250 mg"),
-)
 LABELS = (
     ("Creatinine clearance 10 to 30 ml/min", "125 mg", "62 mg"),
     ("Creatinine clearance 30 to 50 ml/min", "250 mg", "125 mg"),
@@ -165,11 +153,6 @@ def _drawn(*blocks: tuple[float, Sequence[Sequence[str]], Sequence[float]]) -> s
             for x, cell in zip(places, row, strict=True):
                 page.draw(x, y - 14 * number, cell)
     return page.text()
-
-
-def test_a_table_next_to_prose_keeps_its_rows() -> None:
-    text = _drawn((700, [(line,) for line in LEFT], [40]), (700, TABLE, (300, 400, 480)))
-    assert text == "\n\n".join([" ".join(LEFT), "\n".join(map(" ".join, TABLE))])
 
 
 def test_justified_columns_keep_the_order_of_the_text_layer() -> None:
@@ -226,23 +209,6 @@ def test_a_long_label_stays_with_its_figures() -> None:
     assert _drawn((700, LABELS, (40, 300, 400))) == "\n".join(map(" ".join, LABELS))
 
 
-def test_a_wrapped_cell_stays_with_its_label() -> None:
-    rows = (
-        ("Contraindications", "Severe renal impairment, hepatic failure,"),
-        ("", "and pregnancy in the first three months."),
-        ("Dose", "500 mg every 8 hours, with food and with"),
-        ("", "a glass of water, for seven days."),
-    )
-    first, second = _drawn((700, rows, (40, 160))).split("\n\n")
-    assert first == "Contraindications " + " ".join(cell for _, cell in rows[:2])
-    assert second == "Dose " + " ".join(cell for _, cell in rows[2:])
-
-
-def test_a_numbered_step_keeps_its_number() -> None:
-    steps = (("1.", "Give adrenaline 0.5 mg."), ("2.", "Give oxygen."), ("3.", "Repeat step 1."))
-    assert _drawn((700, steps, (40, 60))).splitlines() == [" ".join(step) for step in steps]
-
-
 def test_exponents_that_are_drawn_last_are_in_their_place() -> None:
     page = Page()
     page.draw(40, 700, "Give at most 50 × 10")
@@ -268,14 +234,6 @@ def test_an_exponent_is_told_from_a_citation(base: str, raised: str, text: str) 
     assert page.text() == text
 
 
-@pytest.mark.parametrize("size", [5.4, SIZE])
-def test_an_exponent_is_known_by_its_place_alone(size: float) -> None:
-    page = Page()
-    page.draw(40, 700, "below 10")
-    page._draw_piece(40 + stringWidth("below 10", FONT, SIZE), 703.6, "-3", size)
-    assert page.text() == "below 10^-3"
-
-
 def test_a_fraction_is_not_an_exponent() -> None:
     page = Page()
     x = 40.0
@@ -284,13 +242,6 @@ def test_a_fraction_is_not_an_exponent() -> None:
         x += stringWidth(piece, FONT, size)
     page.draw(x + 3, 700, "tablets")
     assert page.text() == "1 1/2 tablets"
-
-
-@pytest.mark.parametrize("spacing", [-0.3, 0.5, 2, 4])
-def test_words_with_spaced_letters_are_whole(spacing: float) -> None:
-    page = Page()
-    page.canvas.drawString(40, 700, "Give 5 mg to adults", charSpace=spacing)
-    assert page.text() == "Give 5 mg to adults"
 
 
 def test_hebrew_is_in_the_order_of_reading() -> None:

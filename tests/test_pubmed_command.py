@@ -129,20 +129,6 @@ def test_filters_apply_to_the_build_and_to_each_update(
     assert "was built with years 2015-" in err
 
 
-def test_files_are_kept_where_the_option_says(
-    run: Run, server: PubMedServer, tmp_path: Path
-) -> None:
-    kept = tmp_path / "kept"
-    assert run("pubmed", "build", "--kb", str(tmp_path / "kb"), "--keep", str(kept))[0] == 0
-    assert sorted(path.name for path in kept.iterdir()) == [
-        "pubmed26n0001.xml.gz",
-        "pubmed26n0002.xml.gz",
-    ]
-    before = len(server.downloads())
-    assert run("pubmed", "build", "--kb", str(tmp_path / "other"), "--keep", str(kept))[0] == 0
-    assert len(server.downloads()) == before
-
-
 def test_vectors_of_ncbi_are_taken_and_only_the_rest_is_encoded(
     server: PubMedServer, tmp_path: Path
 ) -> None:
@@ -206,16 +192,6 @@ def test_a_broken_download_continues_by_its_range(
     assert ranges[1].startswith("bytes=")
 
 
-def test_a_file_that_changes_is_downloaded_from_its_start(
-    run: Run, server: PubMedServer, tmp_path: Path
-) -> None:
-    server.faults = {FIRST: ["cut", 404]}
-    assert run("pubmed", "build", "--kb", str(tmp_path / "kb"))[0] == 2
-    server.add(FIRST, article(1, "Zinc helps a little."), article(2, "Honey helps."))
-    assert run("pubmed", "build", "--kb", str(tmp_path / "kb"))[0] == 0
-    assert texts(tmp_path / "kb")["1"] == "Zinc helps a little."
-
-
 @pytest.mark.parametrize("damage", ["checksum", "gzip", "no checksum"])
 def test_a_damaged_file_is_refused_until_it_is_right(
     run: Run, server: PubMedServer, tmp_path: Path, damage: str
@@ -269,36 +245,6 @@ def test_a_missing_file_in_the_sequence_is_an_error(
     server.add(THIRD, article(4, "Gout hurts."))
     assert run("pubmed", "update", "--kb", kb)[0] == 0
     assert sorted(texts(tmp_path / "kb")) == ["1", "2", "3", "4", "5"]
-
-
-def test_the_files_of_another_year_need_a_new_build(
-    run: Run, server: PubMedServer, tmp_path: Path
-) -> None:
-    kb = str(tmp_path / "kb")
-    assert run("pubmed", "build", "--kb", kb)[0] == 0
-    server.add("updatefiles/pubmed27n0003.xml.gz", article(4, "Gout hurts."))
-    code, _, err = run("pubmed", "update", "--kb", kb)
-    assert code == 2
-    assert "pubmed build" in err
-
-
-def test_a_folder_that_cannot_be_written_is_one_message(
-    run: Run, server: PubMedServer, tmp_path: Path
-) -> None:
-    (tmp_path / "file").write_text("")
-    code, _, err = run(
-        "pubmed", "build", "--kb", str(tmp_path / "kb"), "--keep", str(tmp_path / "file")
-    )
-    assert code == 2
-    assert "cannot be stored in" in err
-
-
-def test_a_base_of_something_else_is_not_updated(
-    run: Run, server: PubMedServer, tmp_path: Path
-) -> None:
-    code, _, err = run("pubmed", "update", "--kb", str(tmp_path / "kb"))
-    assert code == 2
-    assert "briefcontext pubmed build" in err
 
 
 @pytest.mark.slow

@@ -10,9 +10,8 @@ import pytest
 from langchain_core.documents import Document
 
 from briefcontext.knowledge.sources.publication import year_in
-from briefcontext.knowledge.sources.pubmed_xml import RECORDS, read_pubmed_xml
+from briefcontext.knowledge.sources.pubmed_xml import read_pubmed_xml
 from briefcontext.knowledge.sources.source import Deletion, Entry, Reject
-from briefcontext.knowledge.sources.xml_stream import CHUNK_BYTES, PROLOG_BYTES, stream_elements
 
 DATA = Path(__file__).resolve().parents[2] / "shared" / "data" / "pubmed_xml"
 needs_data = pytest.mark.skipif(
@@ -21,11 +20,6 @@ needs_data = pytest.mark.skipif(
 
 TITLE = "<ArticleTitle>A title.</ArticleTitle>"
 ABSTRACT = "<Abstract><AbstractText>An abstract.</AbstractText></Abstract>"
-VERNACULAR = "<VernacularTitle>Bijen.</VernacularTitle>"
-OTHER_ABSTRACTS = (
-    "<OtherAbstract Type='Publisher' Language='ger'><AbstractText>Bienen.</AbstractText></OtherAbstract>"
-    "<OtherAbstract Type='PIP' Language='eng'><AbstractText>From PIP.</AbstractText></OtherAbstract>"
-)
 MATHML = "<math><msub><mi>V</mi> <mn>2</mn></msub></math>"
 ISSUE = "<Journal><JournalIssue><PubDate>{}</PubDate></JournalIssue></Journal>"
 ARTICLE_DATE = "<ArticleDate><Year>2004</Year></ArticleDate>"
@@ -101,22 +95,8 @@ def test_who_wrote_it_and_where_it_is_printed_is_read() -> None:
     assert read_one(by_both.format(located, data)).metadata["doi"] == "10.0/x"
 
 
-def test_of_very_many_authors_the_first_are_kept() -> None:
-    many = "".join(f"<Author><LastName>A{number}</LastName></Author>" for number in range(60))
-    document = read_one(citation().replace("</Article>", f"<AuthorList>{many}</AuthorList></Article>"))
-    assert document.metadata["authors"].split("; ")[-2:] == ["A49", "et al."]
 
 
-def test_a_book_chapter_reads_as_a_citation() -> None:
-    document = read_one(
-        "<PubmedBookArticleSet><PubmedBookArticle><BookDocument><PMID Version='2'>3</PMID>"
-        "<Book><BookTitle>Book</BookTitle><PubDate><Year>1993</Year></PubDate></Book>"
-        "<ArticleTitle>Chapter</ArticleTitle><Language>eng</Language><PublicationType>Review</PublicationType>"
-        f"{ABSTRACT}</BookDocument></PubmedBookArticle></PubmedBookArticleSet>"
-    )
-    assert document.page_content == "An abstract."
-    found = [document.metadata[key] for key in ("title", "journal", "year", "version", "publication_types")]
-    assert found == ["Chapter", "Book", 1993, 2, "Review"]
 
 
 @pytest.mark.parametrize(("sections", "text", "labels"), [
@@ -137,25 +117,8 @@ def test_an_abstract_is_its_sections_in_reading_order(sections: str, text: str, 
     assert document.metadata.get("labels") == labels
 
 
-@pytest.mark.parametrize(("titles", "title"), [
-    (f"<ArticleTitle>On <i>E. coli</i><sup>2</sup>\n at {MATHML}</ArticleTitle>", "On E. coli2 at V2"),
-    ("<ArticleTitle>[Bees].</ArticleTitle>" + VERNACULAR, "[Bees]."),
-    ("<ArticleTitle/>" + VERNACULAR, "Bijen."),
-    (VERNACULAR, "Bijen."),
-    ("<ArticleTitle>[Not Available].</ArticleTitle>" + VERNACULAR, "Bijen."),
-])
-def test_without_an_abstract_the_title_is_the_text(titles: str, title: str) -> None:
-    document = read_one(citation(titles))
-    assert document.page_content == document.metadata["title"] == title
-    assert document.metadata["kind"] == "title"
 
 
-@pytest.mark.parametrize(("abstract", "text"), [
-    (ABSTRACT, "An abstract."), ("", "From PIP."), ("<Abstract/>", "From PIP."),
-])
-def test_an_english_other_abstract_is_a_stopgap(abstract: str, text: str) -> None:
-    document = read_one(citation(TITLE + abstract, more=OTHER_ABSTRACTS))
-    assert (document.page_content, document.metadata["kind"]) == (text, "abstract")
 
 
 @pytest.mark.parametrize(("article", "more", "expected"), [
@@ -216,27 +179,8 @@ def test_a_file_cut_anywhere_yields_its_complete_records_and_one_reject() -> Non
         assert reject.position == "line " + str(xml.count("\n", 0, cut) + 1)
 
 
-@pytest.mark.parametrize(("broken", "message"), [
-    ("<b>x</i>", "tag mismatch"), ("&nbsp;", "Entity 'nbsp' not defined"), ("<b>" * 300, "Excessive depth"),
-])
-def test_nothing_after_a_break_is_read(broken: str, message: str) -> None:
-    head = f"<PubmedArticleSet>{citation()}\n<PubmedArticle>{citation(f'<ArticleTitle>{broken}', '2')}"
-    # A parser that forgets the break would take the next chunk of bytes for a new document.
-    *documents, reject = read(head.ljust(CHUNK_BYTES) + citation(pmid="3"))
-    assert ids(documents) == ["1"]
-    assert isinstance(reject, Reject)
-    assert reject.position == "line 2"
-    assert message in reject.reason
 
 
-@pytest.mark.parametrize("body", ["", "<p>text</p>" * PROLOG_BYTES])
-def test_xml_of_another_kind_is_rejected_after_a_bounded_look(body: str) -> None:
-    stream = io.BytesIO(f"<html>{body}</html>".encode())
-    (reject,) = read_pubmed_xml(stream)
-    assert isinstance(reject, Reject)
-    assert reject.reason.startswith("No element PubmedArticleSet or ")
-    assert stream.tell() <= PROLOG_BYTES + CHUNK_BYTES
-    assert read("<PubmedArticleSet/>") == []
 
 
 @pytest.mark.parametrize("article", [
@@ -274,12 +218,6 @@ def test_memory_does_not_grow_with_the_number_of_records() -> None:
         tracemalloc.stop()
     assert count == 1_500
     assert peak < 500_000  # bytes, for a file of 1.5 million
-
-
-def test_the_tree_holds_one_record_at_a_time() -> None:
-    # tracemalloc does not see the parser's own memory, for which the size of the tree stands.
-    for element in stream_elements(file_of(500), RECORDS):
-        assert element.getprevious() is None
 
 
 @needs_data

@@ -1,15 +1,12 @@
 """PubMed's and reference managers' exports: MEDLINE text and RIS."""
 
-import gzip
 from pathlib import Path
 
 import pytest
 from langchain_core.documents import Document
 
-from briefcontext.errors import BriefContextError
 from briefcontext.knowledge.sources.files import open_sources
 from briefcontext.knowledge.sources.source import Entry, Reject
-from briefcontext.page.reading import read_document
 
 FIELD = Path(__file__).resolve().parents[2] / "shared" / "field"
 MEDLINE = """
@@ -104,19 +101,6 @@ def test_medline_text_is_read_as_records(tmp_path: Path, name: str) -> None:
     assert retracted.metadata["retracted"]
 
 
-def test_a_text_without_pmid_at_its_start_is_text(tmp_path: Path) -> None:
-    (document,) = entries(tmp_path / "a.txt", "Notes on PMID- 1001")
-    assert isinstance(document, Document)
-    assert document.metadata["kind"] == "text"
-
-
-def test_compressed_medline_text_is_read_as_records(tmp_path: Path) -> None:
-    path = tmp_path / "set.txt.gz"
-    path.write_bytes(gzip.compress(MEDLINE.encode()))
-    (source,) = open_sources(path)
-    assert len(list(source.entries())) == 4
-
-
 def test_ris_is_read_as_records(tmp_path: Path) -> None:
     first, second, reject = entries(tmp_path / "zotero.ris", RIS)
     assert isinstance(first, Document)
@@ -134,11 +118,6 @@ def test_ris_is_read_as_records(tmp_path: Path) -> None:
 def test_other_content_is_rejected(tmp_path: Path, name: str) -> None:
     (entry,) = entries(tmp_path / name, "This is a letter.\n")
     assert isinstance(entry, Reject)
-
-
-def test_records_are_not_a_document_to_ask(tmp_path: Path) -> None:
-    with pytest.raises(BriefContextError):
-        read_document("set.txt", MEDLINE.encode())
 
 
 def test_pubmed_id_is_a_pmid_in_a_table(tmp_path: Path) -> None:

@@ -1,5 +1,4 @@
 import gzip
-import json
 import os
 import zlib
 from collections.abc import Sequence
@@ -8,7 +7,7 @@ from pathlib import Path
 import pytest
 from langchain_core.documents import Document
 
-from briefcontext.errors import InputError, KnowledgeBaseError
+from briefcontext.errors import KnowledgeBaseError
 from briefcontext.knowledge.sources.files import READER_VERSION, open_sources
 from briefcontext.knowledge.sources.source import Deletion, Entry, Reject, Source
 from tests.knowledge_bases import skipped_of
@@ -79,22 +78,12 @@ def test_the_format_is_told_by_name_and_root_element(
         assert found == entry
 
 
-def test_a_file_is_unpacked_by_its_content_not_by_its_name(tmp_path: Path) -> None:
-    write(tmp_path, a__jsonl=gzip.compress(ROW), b__jsonl__gz=ROW)
-    assert [ids(source) for source in open_sources([tmp_path])] == [["a"], ["a"]]
-
-
 def test_folders_are_read_to_their_depths_in_order_without_what_is_hidden(tmp_path: Path) -> None:
     write(tmp_path, b__jsonl=ROW, a_in_z__jsonl=ROW, a_in_b_in_y__txt=b"x", c__jsonl=ROW)
     write(tmp_path, __hidden__jsonl=ROW, __git_in_x__txt=b"x")
     sources = open_sources([tmp_path])
     assert names(sources, tmp_path) == ["a/b/y.txt", "a/z.jsonl", "b.jsonl", "c.jsonl"]
     assert skipped_of(sources) == []
-
-
-def test_a_hidden_file_that_is_named_is_read(tmp_path: Path) -> None:
-    write(tmp_path, __hidden__jsonl=ROW)
-    assert ids(one(tmp_path / ".hidden.jsonl")) == ["a"]
 
 
 def test_a_link_to_a_folder_above_is_not_followed_for_ever(tmp_path: Path) -> None:
@@ -117,46 +106,6 @@ def test_a_link_to_a_folder_above_is_not_followed_for_ever(tmp_path: Path) -> No
 def test_globs(tmp_path: Path, pattern: str, found: list[str]) -> None:
     write(tmp_path, a__jsonl=ROW, f_in_b__jsonl=ROW, f_in_g_in_c__jsonl=ROW)
     assert names(open_sources([tmp_path / pattern]), tmp_path) == found
-
-
-def test_a_name_that_looks_like_a_glob_is_a_name_first(tmp_path: Path) -> None:
-    (tmp_path / "a[1].jsonl").write_bytes(ROW)
-    assert ids(one(tmp_path / "a[1].jsonl")) == ["a"]
-
-
-def test_sources_have_the_names_that_were_given(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    write(tmp_path, f_in_a__jsonl=ROW, f_in_b__jsonl=ROW)
-    monkeypatch.chdir(tmp_path)
-    assert [source.name for source in open_sources(["f/a.jsonl", "./f", "*/b.jsonl"])] == [
-        "f/a.jsonl",
-        "f/b.jsonl",
-    ]
-    assert [source.name for source in open_sources("f")] == ["f/a.jsonl", "f/b.jsonl"]
-
-
-def test_a_file_given_twice_is_one_source(tmp_path: Path) -> None:
-    write(tmp_path, a__jsonl=ROW, b__jsonl=ROW)
-    (tmp_path / "c.jsonl").symlink_to(tmp_path / "a.jsonl")
-    paths = [tmp_path / "b.jsonl", tmp_path, tmp_path / "*.jsonl", tmp_path / "c.jsonl"]
-    assert names(open_sources(paths), tmp_path) == ["b.jsonl", "a.jsonl"]
-
-
-@pytest.mark.parametrize(
-    ("path", "problem"),
-    [
-        ("missing.jsonl", "There is no file or folder .*missing.jsonl: check the path"),
-        ("*.nothing", r"No file matches .*\*.nothing: check the path"),
-        ("empty", "The folder .*empty holds no file: check the path"),
-    ],
-)
-def test_a_path_that_matches_nothing_is_an_error_that_names_it(
-    tmp_path: Path, path: str, problem: str
-) -> None:
-    write(tmp_path, a__jsonl=ROW, empty_in___hidden=b"x")
-    with pytest.raises(KnowledgeBaseError, match=problem):
-        open_sources([tmp_path / "a.jsonl", tmp_path / path])
 
 
 def test_what_cannot_be_a_source_is_skipped_in_a_folder_and_named(tmp_path: Path) -> None:
@@ -195,37 +144,6 @@ def test_what_cannot_be_a_source_is_skipped_in_a_folder_and_named(tmp_path: Path
         ):
             open_sources([tmp_path / f"{name[0]}*{name[2:]}"])
     assert ids(one(tmp_path / "f" / "queries.jsonl")) == ["a"]
-
-
-def test_a_named_format_takes_any_file_and_those_of_a_folder_that_have_its_name(
-    tmp_path: Path,
-) -> None:
-    write(tmp_path, notes__log=b"A text.", a__jsonl=ROW, b__xml=PUBMED, c__data=ROW)
-    assert ids(one(tmp_path / "notes.log", format="text")) == [f"{tmp_path.name}/notes.log"]
-    assert ids(one(tmp_path / "c.*", format="jsonl")) == ["a"]
-    sources = open_sources([tmp_path], format="jsonl")
-    assert names(sources, tmp_path)[0] == "a.jsonl"
-    assert {file.reason for file in skipped_of(sources)} == {
-        "its name does not end on .jsonl or .ndjson"
-    }
-    (reject,) = one(tmp_path / "b.xml", format="jats").entries()
-    assert isinstance(reject, Reject)
-
-
-def test_unknown_formats_and_useless_fields_are_refused(tmp_path: Path) -> None:
-    write(tmp_path, a__jsonl=ROW, b__txt=b"x")
-    with pytest.raises(InputError, match="no format 'doc': use one of auto, jsonl, csv, pubmed"):
-        open_sources([tmp_path], format="doc")
-    with pytest.raises(InputError, match=r"leave out the fields \(text\)"):
-        open_sources([tmp_path / "b.txt"], fields={"text": "body"})
-    with pytest.raises(InputError, match="no field 'body'"):
-        open_sources([tmp_path], fields={"body": "text"})
-
-
-def test_fields_make_a_source_of_a_table_with_other_columns(tmp_path: Path) -> None:
-    write(tmp_path, a__jsonl=b'{"doc": "d", "body": "X"}')
-    (source,) = open_sources([tmp_path], fields={"id": "doc", "text": "body"})
-    assert ids(source) == ["d"]
 
 
 def test_a_document_is_named_by_its_way_from_the_folder_that_was_given(
@@ -267,42 +185,6 @@ def test_a_fingerprint_stands_for_content_and_for_how_it_is_read(tmp_path: Path)
     assert READER_VERSION == 19
 
 
-def test_a_source_counts_the_bytes_on_disk_as_it_is_read(tmp_path: Path) -> None:
-    rows = b"".join(
-        json.dumps({"id": n, "text": os.urandom(500).hex()}).encode() + b"\n" for n in range(500)
-    )
-    for name, content in (("a.jsonl", rows), ("b.jsonl.gz", gzip.compress(rows))):
-        path = tmp_path / name
-        path.write_bytes(content)
-        source = one(path)
-        assert (source.size, source.consumed) == (len(content), 0)
-        seen = []
-        for _ in source.entries():
-            seen.append(source.consumed)
-        assert 0 < seen[0] < len(content) // 2 < seen[-1] == len(content)
-        assert seen == sorted(seen)
-        next(iter(source.entries()))
-        assert source.consumed == seen[0]
-
-
-def test_entries_are_the_same_each_time(tmp_path: Path) -> None:
-    write(tmp_path, a__jsonl=ROW * 3)
-    source = one(tmp_path / "a.jsonl")
-    assert list(source.entries()) == list(source.entries())
-
-
-def test_a_file_that_is_gone_or_closed_to_us_is_an_error_that_names_it(tmp_path: Path) -> None:
-    write(tmp_path, a__jsonl=ROW)
-    source = one(tmp_path / "a.jsonl")
-    (tmp_path / "a.jsonl").unlink()
-    with pytest.raises(
-        KnowledgeBaseError, match=r"a.jsonl cannot be read \(No such file or directory\): check"
-    ):
-        list(source.entries())
-    with pytest.raises(KnowledgeBaseError, match="cannot be read"):
-        _ = source.fingerprint
-
-
 @pytest.mark.skipif(os.name != "posix", reason="file names of any bytes exist on POSIX only")
 @pytest.mark.parametrize("ending", ["txt", "jsonl"])
 def test_a_file_whose_name_is_no_utf8_is_rejected_alone(tmp_path: Path, ending: str) -> None:
@@ -316,25 +198,6 @@ def test_a_file_whose_name_is_no_utf8_is_rejected_alone(tmp_path: Path, ending: 
     assert reject == Reject("the whole file", "It was skipped: its path is not UTF-8; rename it.")
     with pytest.raises(KnowledgeBaseError, match="its path is not UTF-8; rename it"):
         open_sources(path)
-
-
-def test_a_file_without_a_record_is_a_reject(tmp_path: Path) -> None:
-    write(tmp_path, a__xml=b"<PubmedArticleSet></PubmedArticleSet>")
-    assert list(one(tmp_path / "a.xml").entries()) == [
-        Reject("the whole file", "It holds no record.")
-    ]
-
-
-@pytest.mark.parametrize("name", ["a.jsonl.gz", "a.xml.gz", "a.txt.gz"])
-def test_damaged_compressed_data_end_in_a_reject(tmp_path: Path, name: str) -> None:
-    content = {"a.jsonl.gz": ROW, "a.xml.gz": PUBMED, "a.txt.gz": b"A text."}[name]
-    packed = bytearray(gzip.compress(content))
-    packed[-8] ^= 1  # the checksum
-    (tmp_path / name).write_bytes(packed)
-    *kept, last = one(tmp_path / name).entries()
-    assert isinstance(last, Reject)
-    assert "The compressed data is damaged: CRC check failed" in last.reason
-    assert len(kept) == (name != "a.txt.gz")
 
 
 def test_all_records_that_a_cut_off_gzip_file_still_holds_are_kept(tmp_path: Path) -> None:

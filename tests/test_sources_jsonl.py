@@ -1,8 +1,6 @@
-import gzip
 import io
 import json
 import tracemalloc
-import zlib
 from collections.abc import Iterator
 from typing import Any
 
@@ -10,13 +8,11 @@ import pytest
 from hypothesis import given, settings, strategies as st
 from langchain_core.documents import Document
 
-from briefcontext.errors import InputError
 from briefcontext.knowledge.sources.source import Entry, Reject
 from briefcontext.knowledge.sources.tables import (
     COLUMNS,
     MAX_LINE_BYTES,
     columns_of,
-    csv_rows,
     jsonl_rows,
     read_table,
     without_text,
@@ -99,51 +95,6 @@ def test_the_usual_columns_are_found(
     assert document.metadata.get("url") == url
 
 
-def test_metadata_are_flat_and_typed() -> None:
-    document = read_row(
-        PLAIN
-        | {
-            "year": "2004 Jan",
-            "publication_types": ["Journal Article", "Retracted Publication"],
-            "journal": "J",
-        }
-        | {
-            "n": 3,
-            "flag": False,
-            "share": 0.5,
-            "note": "x",
-            "list": [1],
-            "object": {},
-            "none": None,
-        }
-        | {"rank": 1, "score": 2.5}
-    )
-    assert document.metadata == {
-        "source_id": "a",
-        "title": "A title",
-        "kind": "passage",
-        "year": 2004,
-        "publication_types": "Journal Article; Retracted Publication",
-        "retracted": True,
-        "journal": "J",
-        "chunk_index": 0,
-        "start": 0,
-        "end": 7,
-        "n": 3,
-        "flag": False,
-        "share": 0.5,
-        "note": "x",
-    }
-
-
-def test_a_passage_keeps_its_place_in_its_source() -> None:
-    metadata = read_row(
-        PLAIN | {"source_id": "s", "chunk_index": 4, "start": 900, "end": 950}
-    ).metadata
-    assert [metadata[name] for name in ("chunk_index", "start", "end")] == [4, 900, 950]
-    assert read_row(PLAIN | {"start": 900}).metadata["end"] == 907
-
-
 @pytest.mark.parametrize(
     ("value", "retracted"),
     [
@@ -155,60 +106,12 @@ def test_retracted_is_what_is_not_known_to_be_no(value: object, retracted: bool 
     assert read_row(PLAIN | {"retracted": value}).metadata.get("retracted") is retracted
 
 
-@pytest.mark.parametrize(
-    ("types", "held"),
-    [("A;B", "A; B"), (["A", "B"], "A; B"), ([], None), (None, None), ({"A": 1}, None)],
-)
-def test_publication_types_are_a_list_or_a_string(types: object, held: str | None) -> None:
-    assert read_row(PLAIN | {"publication_types": types}).metadata.get("publication_types") == held
-    assert read_row(PLAIN | {"publication_types": [{"name": "Retracted Publication"}]}).metadata[
-        "retracted"
-    ]
-
-
-@pytest.mark.parametrize(
-    ("row", "metadata"),
-    [
-        ({"mesh": ["Asthma", " Gout"]}, {"mesh": "Asthma; Gout"}),
-        (
-            {"mesh": "Asthma;Gout", "languages": ["eng"]},
-            {"mesh": "Asthma; Gout", "languages": "eng"},
-        ),
-        ({"language": "en"}, {"languages": "en"}),
-        ({"mesh": {"a": 1}, "languages": [1]}, {}),
-    ],
-)
-def test_headings_and_languages_are_lists_or_strings(
-    row: dict[str, Any], metadata: dict[str, str]
-) -> None:
-    found = read_row(PLAIN | row).metadata
-    assert {
-        name: found[name] for name in ("mesh", "languages", "language") if name in found
-    } == metadata
-
-
-@pytest.mark.parametrize("text", [None, "", " \n"])
-def test_a_title_is_the_text_of_a_row_without_one(text: str | None) -> None:
-    document = read_row(PLAIN | {"text": text})
-    assert (document.page_content, document.metadata["kind"]) == ("A title", "title")
-
-
-def test_a_row_needs_no_title() -> None:
-    assert read_row(PLAIN | {"title": None}).metadata["title"] == ""
-    assert read_row({"id": "a", "text": "A text."}).metadata["title"] == ""
-
-
 def test_a_mapping_names_the_columns() -> None:
     row = {"doc": "d1", "body": "X", "id": "other", "text": "another", "n": 1}
     document = read_row(row, id="doc", text="body")
     assert (document.id, document.page_content, document.metadata["n"]) == ("d1", "X", 1)
     assert not {"doc", "body", "id", "text"} & document.metadata.keys()
     assert reject('{"id": "d1", "body": "X"}', id="doc", text="body").reason == "It has no id: doc."
-
-
-def test_a_mapping_of_an_unknown_field_is_refused() -> None:
-    with pytest.raises(InputError, match=r"no field 'body'.*use one of id, title, text"):
-        columns_of({"body": "text"})
 
 
 @pytest.mark.parametrize(
@@ -247,35 +150,6 @@ def test_a_bad_row_is_a_reject_between_good_ones(line: bytes, reason: str) -> No
     assert bad.reason.startswith(reason)
 
 
-def test_blank_lines_and_a_byte_order_mark_are_no_records() -> None:
-    lines = "\ufeff" + json.dumps(PLAIN) + "\r\n\n  \n" + '{"id": "b"}\n\n'
-    document, bad = read(lines)
-    assert isinstance(document, Document)
-    assert document.id == "a"
-    assert isinstance(bad, Reject)
-    assert bad.position == "line 4"
-
-
-def test_labels_are_read_leniently_and_places_are_whole_numbers() -> None:
-    (document,) = read(
-        '{"id": "a", "text": "X", "retracted": " yes ", "mesh": ["A", null, "B"], "chunk_index": true, "start": "7", '
-        '"end": false}'
-    )
-    assert isinstance(document, Document)
-    found = {
-        name: document.metadata[name]
-        for name in ("retracted", "mesh", "chunk_index", "start", "end")
-    }
-    assert found == {"retracted": True, "mesh": "A; B", "chunk_index": 0, "start": 7, "end": 8}
-
-
-def test_what_a_data_frame_writes_for_gaps_is_no_value() -> None:
-    (document,) = read('{"id": 3.0, "title": NaN, "text": "X", "year": 2004.0, "n": NaN}')
-    assert isinstance(document, Document)
-    assert (document.id, document.metadata["title"], document.metadata["year"]) == ("3", "", 2004)
-    assert "n" not in document.metadata
-
-
 def test_a_line_without_end_is_a_reject_in_bounded_memory() -> None:
     class EndlessLine(io.RawIOBase):
         left = 8 * MAX_LINE_BYTES
@@ -296,28 +170,6 @@ def test_a_line_without_end_is_a_reject_in_bounded_memory() -> None:
     tracemalloc.stop()
     assert only == Reject("line 1", f"The line has {MAX_LINE_BYTES:,} bytes or more.")
     assert peak < 4 * MAX_LINE_BYTES
-
-
-def test_rows_before_damage_in_compressed_data_are_kept() -> None:
-    lines = [json.dumps(PLAIN | {"id": str(number), "n": number**50}) for number in range(1000)]
-    content = "\n".join(lines).encode()
-    packed = gzip.compress(content)[:-2000]
-    readable = _readable_lines(packed)
-    with gzip.open(io.BytesIO(packed)) as stream:
-        *documents, last = read_table(stream, jsonl_rows)
-    assert [entry.id for entry in documents if isinstance(entry, Document)] == [
-        str(n) for n in range(readable)
-    ]
-    assert 100 < readable < 1000
-    assert last == Reject(
-        f"after record {readable}",
-        "The compressed data is damaged: Compressed file ended before the end-of-stream marker was "
-        "reached",
-    )
-
-
-def _readable_lines(packed: bytes) -> int:
-    return zlib.decompressobj(wbits=31).decompress(packed).count(b"\n")
 
 
 @pytest.mark.parametrize(
@@ -342,11 +194,6 @@ def test_a_table_without_a_column_of_text_is_told_by_its_first_row(
     content: str, problem: str | None
 ) -> None:
     assert without_text(jsonl_rows(io.BytesIO(content.encode())), COLUMNS) == problem
-
-
-@pytest.mark.parametrize(("head", "is_table"), [("id,title\n", False), ("id;title;text\n", True)])
-def test_a_table_without_rows_is_told_by_its_head(head: str, is_table: bool) -> None:
-    assert (without_text(csv_rows(io.BytesIO(head.encode())), COLUMNS) is None) == is_table
 
 
 @settings(max_examples=40)
@@ -393,14 +240,3 @@ def test_every_row_is_a_document_or_a_reject(rows: list[dict[str, Any]]) -> None
 def test_any_bytes_are_read_to_their_end(content: bytes) -> None:
     entries: Iterator[Entry] = read_table(io.BytesIO(content), jsonl_rows)
     assert len(list(entries)) <= content.count(b"\n") + 1
-
-
-def test_only_a_line_feed_ends_a_line() -> None:
-    texts = [f"Before{separator}after." for separator in "\u2028\u2029\x85"]
-    rows = [
-        json.dumps({"id": str(number), "text": text}, ensure_ascii=False)
-        for number, text in enumerate(texts)
-    ]
-    entries = read("\n".join(rows))
-    assert [entry.page_content for entry in entries if isinstance(entry, Document)] == texts
-    assert without_text(jsonl_rows(io.BytesIO(rows[0].encode())), COLUMNS) is None

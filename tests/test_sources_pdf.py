@@ -1,6 +1,5 @@
 import io
 import json
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -9,8 +8,6 @@ from langchain_core.documents import Document
 
 from briefcontext.chains.citation import assign_keys, cite, number_citations
 from briefcontext.chains.reader import Quote
-from briefcontext.errors import MissingExtraError
-from briefcontext.knowledge.build import build_knowledge_base
 from briefcontext.knowledge.chunking import chunk_document
 from briefcontext.knowledge.sources.files import open_sources
 from briefcontext.knowledge.sources.pdf import read_pdf
@@ -49,8 +46,6 @@ TEXT = f"""Adverse events
 {EVENT} A follow-up of a year was planned for all of them.
 
 Placebo was given to 42. Their follow-up was shorter than that of the others and went on for a quarter."""
-
-ROWS = ((8, 1, "2.5"), (9, 31, "40"), (10, 62, "7.5"))
 
 
 def pdf(
@@ -114,45 +109,6 @@ def test_powers_stay_powers_and_superscripts_part_no_lines() -> None:
     )
 
 
-@pytest.mark.parametrize("words", ["4 1 3", "no 5"])
-def test_a_column_of_single_digits_is_no_number(words: str) -> None:
-    first, *digits = words.split()
-    (entry,) = read(pdf("\n".join([first, "@20 186", *digits])))
-    assert isinstance(entry, Document)
-    assert entry.page_content == words
-
-
-def test_a_range_or_a_compound_that_a_line_ends_in_goes_on_as_one() -> None:
-    (entry,) = read(
-        pdf(
-            "The interval of the ratio was 4.70-\n16.7 in the group that had high "
-            "LDL-\ncholesterol."
-        )
-    )
-    assert isinstance(entry, Document)
-    text = "The interval of the ratio was 4.70-16.7 in the group that had high LDL-cholesterol."
-    assert entry.page_content == text
-
-
-def test_a_word_that_is_broken_in_a_narrow_column_under_a_wide_one_is_whole() -> None:
-    wide = "This abstract goes over the whole width of its page."
-    (entry,) = read(
-        pdf(f"@20 280\n{wide}\n{wide}\n@20 200\nIn severe hypo-\nglycaemia hypo-\nthermia is rare")
-    )
-    assert isinstance(entry, Document)
-    assert "In severe hypoglycaemia hypothermia is rare" in entry.page_content
-
-
-def test_a_sign_in_the_last_cell_of_a_row_joins_no_words() -> None:
-    rows = "@20 200\nfirst\n@100 200\nER-\n@20 186\npositive for years\n@150 186\nRh-\n@20 150\nshort-\nand long-term"
-    (entry,) = read(pdf(f"{rows}\n@20 100\nAll in this group were ER-\npositive. Some were Rh-"))
-    assert isinstance(entry, Document)
-    assert " ".join(entry.page_content.split()) == (
-        "first ER- positive for years Rh- short- and long-term All in this group were ER-positive. "
-        "Some were Rh-"
-    )
-
-
 FIELD = Path(__file__).resolve().parents[2] / "shared" / "field"
 FIELD_TEXTS = {
     "01-pdf-table-rows/doses.pdf": ("\n4.5 2\n9.5 4\n14.5 6\n19.5 8\n24.5 10",),
@@ -196,34 +152,12 @@ def test_a_text_layer_that_is_not_language_is_rejected() -> None:
     assert "OCR" in entry.reason
 
 
-@pytest.mark.parametrize(("shift", "is_read"), [(0, True), (1, False), (3, False), (20, False)])
-def test_shifted_letters_are_not_language(shift: int, is_read: bool) -> None:
-    letters = "abcdefghijklmnopqrstuvwxyz"
-    table = str.maketrans(letters, letters[shift:] + letters[:shift])
-    lines = "\n".join(line.lower().translate(table) for line in TEXT.splitlines())
-    (entry,) = read(pdf(f"@20 290\n{lines}"))
-    assert isinstance(entry, Document) is is_read
-
-
 def test_lost_characters_are_shown_and_counted() -> None:
     """PDFium gives control characters for codes that no glyph name explains."""
     (entry,) = read(pdf("Give 100 \\003g once, if it is \\001 50."))
     assert isinstance(entry, Document)
     assert entry.page_content == "Give 100 □g once, if it is □ 50."
     assert entry.metadata["characters_without_unicode"] == 2
-
-
-def test_a_page_of_lost_characters_is_rejected() -> None:
-    (entry,) = read(pdf("\\003\\003\\003 5"))
-    assert isinstance(entry, Reject)
-    assert "OCR" in entry.reason
-
-
-def test_a_build_counts_lost_characters(tmp_path: Path) -> None:
-    (tmp_path / "a.pdf").write_bytes(pdf("Give 100 \\003g once."))
-    sources = open_sources(tmp_path / "a.pdf")
-    report = build_knowledge_base(sources, tmp_path / "kb", encoder=HashingEncoder())
-    assert report.counts.lost_characters == 1
 
 
 @pytest.mark.parametrize(
@@ -237,12 +171,6 @@ def test_a_build_counts_lost_characters(tmp_path: Path) -> None:
 )  # fmt: skip
 def test_symbol_fonts_draw_other_characters(font: str, character: str, drawn: str) -> None:
     assert symbol(character, font) == drawn
-
-
-def test_a_line_of_signs_that_stand_for_nothing_is_none() -> None:
-    (entry,) = read(pdf("One line\n\\000\\000\nand two."))
-    assert isinstance(entry, Document)
-    assert entry.page_content == "One line and two."
 
 
 def test_formulas_as_matplotlib_and_tex_set_them_part_no_lines() -> None:
@@ -287,25 +215,6 @@ def test_lines_and_broken_words_are_joined_and_running_heads_and_page_numbers_le
     assert json.loads(entry.metadata["page_starts"]) == [[0, 1], [TEXT.index("up was shorter"), 2]]
 
 
-def test_lines_of_a_page_alone_are_no_running_heads() -> None:
-    (entry,) = read(pdf("@20 290\nA heading\n@20 200\nSome text of one page.\n@20 10\nA note."))
-    assert isinstance(entry, Document)
-    assert entry.page_content == "A heading\n\nSome text of one page.\n\nA note."
-
-
-def test_rows_of_a_table_that_goes_on_are_no_running_heads() -> None:
-    pages = [
-        f"@20 290\nPatient {row}: {dose} mg\n@20 150\nThe end.\n@150 10\n{page}"
-        for page, row, dose in ROWS
-    ]
-    (entry,) = read(pdf(*pages))
-    assert isinstance(entry, Document)
-    assert (
-        " ".join(entry.page_content.split())
-        == "Patient 1: 2.5 mg Patient 31: 40 mg Patient 62: 7.5 mg"
-    )
-
-
 def test_a_citation_names_the_page_of_its_quote_and_its_link_opens_it(tmp_path: Path) -> None:
     path = tmp_path / "trial report.pdf"
     path.write_bytes(pdf(*ARTICLE))
@@ -327,31 +236,6 @@ def test_a_citation_names_the_page_of_its_quote_and_its_link_opens_it(tmp_path: 
         pages[words] = citation["page"]
         assert citation["url"] == f"{path.as_uri()}#page={citation['page']}"
     assert list(pages.values()) == [1, 1, 2]
-
-
-def test_the_title_is_the_one_that_the_file_says_it_has() -> None:
-    (entry,) = read(pdf("A page.", title="  Asthma in\nadults "))
-    assert isinstance(entry, Document)
-    assert entry.metadata["title"] == "Asthma in adults"
-    assert "pages_without_text" not in entry.metadata
-
-
-@pytest.mark.parametrize(
-    "title", ["Microsoft Word - draft v3.docx", "layout_final.indd", "Untitled-1"]
-)
-def test_the_name_of_another_file_is_no_title(title: str) -> None:
-    (entry,) = read(pdf("A page.", title=title))
-    assert isinstance(entry, Document)
-    assert entry.metadata["title"] == "asthma"
-
-
-@pytest.mark.parametrize("algorithm", ["RC4-128", "AES-128", "AES-256"])
-def test_a_file_that_only_forbids_changes_is_read(algorithm: str) -> None:
-    if algorithm != "RC4-128":
-        pytest.importorskip("cryptography")
-    (entry,) = read(pdf("A page.", password="", algorithm=algorithm))
-    assert isinstance(entry, Document)
-    assert entry.page_content == "A page."
 
 
 @pytest.mark.parametrize(
@@ -389,18 +273,3 @@ def test_a_page_that_cannot_be_read_is_told_and_the_others_are_kept() -> None:
     assert only.reason.startswith(
         "None of its 1 pages can be read, the first because: The PDF cannot be read: "
     )
-
-
-def test_without_the_extra_a_pdf_says_what_to_install(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "a.pdf").write_bytes(pdf("A page."))
-    (tmp_path / "b.txt").write_bytes(b"A text.")
-    monkeypatch.setitem(sys.modules, "pypdfium2", None)
-    for paths, format in (
-        ([tmp_path / "a.pdf"], "auto"),
-        ([tmp_path], "auto"),
-        ([tmp_path], "pdf"),
-    ):
-        with pytest.raises(MissingExtraError, match=r"pip install 'briefcontext\[documents\]'"):
-            open_sources(paths, format=format)

@@ -206,9 +206,7 @@ def test_text_boxes_and_formulas_of_word_are_not_lost() -> None:
     formula = "<m:oMath><m:r><m:t>9</m:t></m:r></m:oMath>"
     assert blocks(
         p(run("A.") + f"<w:r>{both}</w:r>") + p(f"<w:r>{old}</w:r>{run('10')}{formula}{run(' mg')}")
-    ) == [
-        *("A.", "First.", "Second.", "10 9 mg", "Old.", "Second."),
-    ]
+    ) == [*("A.", "First.", "Second.", "10 9 mg", "Old.", "Second.")]
 
 
 def encrypted() -> bytes:

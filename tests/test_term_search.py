@@ -3,7 +3,6 @@
 import gzip
 import json
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -84,29 +83,6 @@ def test_what_no_passage_holds_finds_nothing(base: KnowledgeBase, query: str) ->
     assert search(base, query, 16) == []
 
 
-def test_statistics_count_passages_and_terms(base: KnowledgeBase) -> None:
-    statistics = base.term_statistics
-    assert statistics is not None
-    assert statistics.n_documents == 4
-    assert statistics.average_length == pytest.approx(
-        sum(len(tokenize(text)) for _, text in PASSAGES) / 4
-    )
-    frequencies = {
-        term: statistics.document_frequency(term)
-        for term in ["il", "aspirin", "fever", "a", "zzz", ""]
-    }
-    assert frequencies == {"il": 2, "aspirin": 2, "fever": 1, "a": 0, "zzz": 0, "": 0}
-
-
-@pytest.mark.parametrize("texts", [["the"], ["the", "?"]])
-def test_a_corpus_without_terms_finds_nothing(tmp_path: Path, texts: list[str]) -> None:
-    with opened(tmp_path, [(str(number), text) for number, text in enumerate(texts)]) as base:
-        assert search(base, "stroke", 3) == []
-        statistics = base.term_statistics
-        assert statistics is not None
-        assert (statistics.document_frequency("stroke"), statistics.average_length) == (0, 0)
-
-
 def test_after_many_updates_scores_are_those_of_the_passages_that_are_left(tmp_path: Path) -> None:
     encoder = HashingEncoder(dimension=4)
     texts = {str(i): f"stroke {'aspirin ' * (i % 3)} trial {i % 7}" for i in range(60)}
@@ -150,13 +126,6 @@ def test_base_and_pool_agree_on_any_corpus(
             assert statistics.document_frequency(term) == sum(
                 term in tokenize(text) for text in texts
             )
-
-
-def test_threads_may_share_a_base(base: KnowledgeBase) -> None:
-    queries = ["aspirin stroke", "IL-6", "fever children", "sepsis"] * 50
-    with ThreadPoolExecutor(8) as pool:
-        found = list(pool.map(lambda query: search(base, query, 3), queries))
-    assert found == [search(base, query, 3) for query in queries]
 
 
 @pytest.fixture(scope="module")

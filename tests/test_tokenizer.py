@@ -2,10 +2,8 @@
 
 import gzip
 import json
-from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from hypothesis import given, strategies as st
 
 from briefcontext.knowledge.store.terms import tokenize
 from tests.conftest import SHARED_DATA
@@ -80,26 +78,6 @@ def test_spellings_of_one_name_are_the_same_terms(spellings: list[str]) -> None:
 )
 def test_terms_of_a_text(text: str, terms: list[str]) -> None:
     assert tokenize(text) == terms
-
-
-@given(st.text(max_size=80), st.text(max_size=80))
-def test_terms_of_two_texts_are_the_terms_of_each(first: str, second: str) -> None:
-    assert tokenize(f"{first} \n {second}") == tokenize(first) + tokenize(second)
-
-
-@given(st.text(max_size=80))
-def test_no_term_is_empty_or_holds_a_blank(text: str) -> None:
-    assert all(
-        term and not any(character.isspace() for character in term) for term in tokenize(text)
-    )
-
-
-def test_threads_do_not_disturb_each_other() -> None:
-    texts = [
-        f"interleukins {i} and cytokines regulating inflammatory diseases" * 20 for i in range(64)
-    ]
-    with ThreadPoolExecutor(8) as pool:
-        assert list(pool.map(tokenize, texts)) == [tokenize(text) for text in texts]
 
 
 def test_only_letters_and_digits_of_real_passages_matter() -> None:

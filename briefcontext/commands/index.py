@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from briefcontext.knowledge.build import BuildReport
     from briefcontext.knowledge.build.pipeline import Progress as BuildProgress
     from briefcontext.knowledge.sources.files import SkippedFile
-    from briefcontext.knowledge.store.manifest import Place
+    from briefcontext.knowledge.store.place import Place
 
 DEFAULT_ENCODER = "e5"
 LISTED_SKIPPED = 10

@@ -15,7 +15,8 @@ from briefcontext.errors import InputError, KnowledgeBaseError, counted
 if TYPE_CHECKING:
     from briefcontext.knowledge.build import BuildReport
     from briefcontext.knowledge.pubmed.releases import Mirror, Options, Release, ReleaseSource
-    from briefcontext.knowledge.store.manifest import Manifest, Place
+    from briefcontext.knowledge.store.manifest import Manifest
+    from briefcontext.knowledge.store.place import Place
 
 FILTERS = ("years", "publication_types", "journals", "mesh", "languages")
 READ_RATE = 2_100
@@ -57,7 +58,8 @@ def _help_without_command(context: typer.Context) -> None:
 def plan(kb: Base = "pubmed-kb", encoder: Encoder = None, embeddings: Embeddings = False) -> None:
     """Show NCBI's files, and the download, disk and time for a base. Nothing is written."""
     from briefcontext.knowledge.pubmed.releases import BASELINE, UPDATES, finished_releases
-    from briefcontext.knowledge.store.manifest import Manifest, open_place
+    from briefcontext.knowledge.store.manifest import Manifest
+    from briefcontext.knowledge.store.place import open_place
 
     manifest = Manifest.latest(open_place(kb))
     done = set(finished_releases(manifest.sources) if manifest else [])

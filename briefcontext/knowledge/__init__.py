@@ -5,12 +5,7 @@ from typing import TYPE_CHECKING
 from briefcontext.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from briefcontext.knowledge.build import (
-        BuildReport as BuildReport,
-        SourceReport as SourceReport,
-        build_knowledge_base as build_knowledge_base,
-    )
-    from briefcontext.knowledge.build.pipeline import Progress as Progress
+    from briefcontext.knowledge.build import build_knowledge_base as build_knowledge_base
     from briefcontext.knowledge.demo import (
         demo_knowledge_base as demo_knowledge_base,
         demo_questions as demo_questions,
@@ -21,27 +16,22 @@ if TYPE_CHECKING:
     from briefcontext.knowledge.sources.loaders import LoaderSource as LoaderSource
     from briefcontext.knowledge.sources.source import (
         Deletion as Deletion,
-        Entry as Entry,
         EntrySource as EntrySource,
         Reject as Reject,
-        Source as Source,
         VectorDocument as VectorDocument,
     )
     from briefcontext.knowledge.store.filters import Filters as Filters
-    from briefcontext.knowledge.store.manifest import Counts as Counts, Manifest as Manifest
 
 __getattr__, __dir__, __all__ = lazy_names(
     __name__,
     {
-        "knowledge.build": "BuildReport SourceReport build_knowledge_base",
-        "knowledge.build.pipeline": "Progress",
+        "knowledge.build": "build_knowledge_base",
         "knowledge.demo": "demo_knowledge_base demo_questions",
         "knowledge.encoders": "Encoder load_encoder",
         "knowledge.knowledge_base": "KnowledgeBase",
         "knowledge.sources.files": "open_sources",
         "knowledge.sources.loaders": "LoaderSource",
-        "knowledge.sources.source": "Deletion Entry EntrySource Reject Source VectorDocument",
+        "knowledge.sources.source": "Deletion EntrySource Reject VectorDocument",
         "knowledge.store.filters": "Filters",
-        "knowledge.store.manifest": "Counts Manifest",
     },
 )

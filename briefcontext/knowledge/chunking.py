@@ -1,4 +1,4 @@
-"""Cutting a long document into chunks that keep their place in it."""
+"""Chunks of a long document, which keep their places in it."""
 
 import json
 import re
@@ -13,7 +13,7 @@ from briefcontext.knowledge.encoders.encoder import Encoder
 from briefcontext.knowledge.sentences import BULLET, list_lines, split_sentences
 
 CHUNK_TOKENS = 128
-"""Chunk size of order-preserving RAG, without overlap (OP-RAG, arXiv 2409.01666, section 4)."""
+"""OP-RAG's chunk size, without overlap (arXiv 2409.01666, section 4)."""
 
 _LONGEST_HEADING = 80
 _HEADING = re.compile(
@@ -23,17 +23,17 @@ _HEADING = re.compile(
     rf"(?=[^\r\n]{{{_LONGEST_HEADING // 2},}}|[^\r\n]*[.!?;:][ \t]*\r?$|{BULLET.pattern})",
     re.MULTILINE,
 )
-"""A heading in Markdown, or a short line of its own above a longer one, a sentence or a list."""
+"""A heading in Markdown, or a short line above a longer one, a sentence or a list."""
 _SENTENCE_END = re.compile(r"[.!?;,]$")
 _PARAGRAPH = re.compile(r"(?:\A|\n[ \t\r]*\n)\s*(?=\S)")
 _BREAKS = re.compile(r"[ \t\n\r\f\v]+")
-"""White space that words are broken at: not what stands inside a number, as in 10 000 with a thin or a fixed blank."""
+"""White space between words; other blanks are inside numbers, as in 10 000."""
 
 _T = TypeVar("_T", bound=tuple[int, *tuple[object, ...]])
 
 
 class _Section(NamedTuple):
-    """A part of a text under one heading, which belongs to it; the heading is empty for text that stands under none."""
+    """A part of a text under one heading, which may be empty."""
 
     start: int
     end: int
@@ -43,43 +43,35 @@ class _Section(NamedTuple):
 def chunk_document(
     document: Document, encoder: Encoder, *, tokens: int = CHUNK_TOKENS, exact: bool = False
 ) -> list[Document]:
-    """Non-overlapping chunks of about `tokens` tokens, in order; joined, they are the document's text.
+    """Return chunks of about `tokens` tokens; joined, they are the document's text.
 
-    Tokens are those of the encoder's own tokeniser over the whole text. A chunk ends with the
-    sentence whose end is nearest to `tokens`, and has at most twice as many; or before, with its
-    section, when it has a quarter of them. A sentence that is longer still is cut between its
-    lines, as rows of a table, and a line between its words; only a word of more than `tokens`
-    tokens is cut inside, and never inside a character. White space between two chunks belongs to
-    the one before it, and white space at the start of the text to the first.
+    A chunk ends at the sentence end nearest to `tokens`, with at most twice that number, or at the
+    end of its section from a quarter of it. Longer sentences are cut between lines, then between
+    words, then inside a word, but never inside a character. White space belongs to the chunk before
+    it.
 
-    Each chunk has the document's metadata but for its `sections`, `chunk_index` (from 0), `start`
-    and `end` (character offsets in the document's text), `section` (the heading that most of it
-    stands under, if any) and the id `<source_id>#<chunk_index>`. `paragraph_starts` is JSON, if the
-    document has several: `[start, heading, number]` for each that the chunk has a part of, by its
-    number in its section; 0 is the heading itself. `list_lines` is what introduces the list that
-    the chunk begins in (`briefcontext.knowledge.sentences.list_lines`). One of a PDF has the
-    `page_starts` in it, and the `page` that it begins on.
+    The metadata are the document's, and `chunk_index` (from 0), `start` and `end` (offsets in the
+    document's text), `section` (the heading of most of the chunk), `paragraph_starts` (JSON:
+    `[start, heading, number]` of each paragraph, by its number in the section; 0 is the heading),
+    `list_lines` (see `sentences.list_lines`), and of a PDF `page` and `page_starts`. The id is
+    `<source_id>#<chunk_index>`.
 
     Args:
-        document: the text, with its `source_id`, or its id, to name chunks after.
-        exact: cut between words wherever `tokens` tokens are reached, also within a sentence, as
-            OP-RAG does.
-
-    Returns:
-        The chunks; none where the text has no token, as when it is white space only.
+        document: the text, with a `source_id` or an id.
+        encoder: its tokens count.
+        tokens: the size of a chunk.
+        exact: cut between words at `tokens` tokens, also within a sentence, as OP-RAG does.
 
     Raises:
         InputError: `tokens` is less than 1.
         KnowledgeBaseError: the document has neither a `source_id` nor an id.
     """
     if tokens < 1:
-        raise InputError(f"a chunk of {tokens} tokens is not possible; give 1 or more.")
+        raise InputError(f"A chunk of {tokens} tokens is not possible: give 1 or more.")
     source_id = document.metadata.get("source_id", document.id)
     if source_id is None:
         raise KnowledgeBaseError(
-            f"a document that begins {document.page_content[:40]!r} has no source_id, which its "
-            f"chunks are "
-            "named after; set metadata['source_id']."
+            f"The document {document.page_content[:40]!r}… has no id: set metadata['source_id']."
         )
     text = document.page_content
     sections = _sections(document)
@@ -93,46 +85,37 @@ def chunk_document(
     starts = _chunk_starts(text, encoder.token_offsets(text), sections, tokens, exact=exact)
     chunks = []
     for index, (start, end) in enumerate(zip(starts, [*starts[1:], len(text)], strict=False)):
-        metadata = {
-            **kept,
-            "source_id": source_id,
-            "chunk_index": index,
-            "start": start,
-            "end": end,
+        place = {"source_id": source_id, "chunk_index": index, "start": start, "end": end}
+        covered = {
+            min(part.end, end) - max(part.start, start): part.heading
+            for part in reversed(_overlapping(sections, start, end))
         }
-        within = _overlapping(sections, start, end)
-        if heading := max(
-            within, key=lambda part: min(part.end, end) - max(part.start, start)
-        ).heading:
-            metadata["section"] = heading
-        if known := _overlapping(paragraphs, start, end):
-            metadata["paragraph_starts"] = json.dumps(
-                known, ensure_ascii=False, separators=(",", ":")
-            )
-        if introduced := list_lines(text, start):
-            metadata["list_lines"] = "\n".join(introduced)
-        if printed := _overlapping(pages, start, end):
-            metadata["page"] = printed[0][1]
-            if printed[1:]:
-                metadata["page_starts"] = json.dumps(printed[1:])
-        chunks.append(
-            Document(id=f"{source_id}#{index}", page_content=text[start:end], metadata=metadata)
-        )
+        chunk_pages = _overlapping(pages, start, end)
+        optional = {
+            "section": covered[max(covered)],
+            "paragraph_starts": _json(_overlapping(paragraphs, start, end)),
+            "list_lines": "\n".join(list_lines(text, start)),
+            "page": chunk_pages[0][1] if chunk_pages else None,
+            "page_starts": _json(chunk_pages[1:]),
+        }
+        known = {name: value for name, value in optional.items() if value}
+        id, metadata = f"{source_id}#{index}", {**kept, **place, **known}
+        chunks.append(Document(id=id, page_content=text[start:end], metadata=metadata))
     return chunks
 
 
+def _json(rows: Sequence[object]) -> str:
+    return json.dumps(rows, ensure_ascii=False, separators=(",", ":")) if rows else ""
+
+
 def _overlapping(parts: Sequence[_T], start: int, end: int) -> Sequence[_T]:
-    """The parts of a text, given by where they start, that it has something of between two places."""
+    """Return the parts, given by their starts, that overlap a range."""
     first = bisect_right(parts, start, key=lambda part: part[0]) - 1
     return parts[max(first, 0) : bisect_left(parts, end, key=lambda part: part[0])]
 
 
 def _sections(document: Document) -> list[_Section]:
-    """The sections of a document in order; together they are its whole text.
-
-    They are those that the reader of its format found, in the metadata `sections`, or else stand
-    under headings in Markdown and under short lines of their own.
-    """
+    """Return the sections of the metadata, else those below headings."""
     text = document.page_content
     if (known := document.metadata.get("sections")) is not None:
         found = [(int(start), str(heading)) for heading, start, _ in json.loads(known)]
@@ -145,23 +128,20 @@ def _sections(document: Document) -> list[_Section]:
     if not found or found[0][0] > 0:
         found.insert(0, (0, ""))
     ends = [start for start, _ in found[1:]] + [len(text)]
-    return [
-        _Section(start, end, heading) for (start, heading), end in zip(found, ends, strict=True)
-    ]
+    parts = zip(found, ends, strict=True)
+    return [_Section(start, end, heading) for (start, heading), end in parts]
 
 
 def _introduces(line: re.Match[str]) -> bool:
-    """Return whether a line only introduces the list below it."""
     return line["plain"].endswith(":") and BULLET.match(line.string, line.end()) is not None
 
 
 def _paragraphs(text: str, sections: Sequence[_Section]) -> list[tuple[int, str, int]]:
-    """Where each paragraph starts, its heading, and its number in its section; none where there is only one."""
+    """Return the start, heading and number of each paragraph, if there are several."""
     found = []
     for part in sections:
-        starts = [
-            part.start + match.end() for match in _PARAGRAPH.finditer(text[part.start : part.end])
-        ]
+        matches = _PARAGRAPH.finditer(text[part.start : part.end])
+        starts = [part.start + match.end() for match in matches]
         first = text[part.start : starts[1] if len(starts) > 1 else part.end].strip("#: \t\r\n")
         begin = 0 if part.heading and first == part.heading else 1
         found += [(start, part.heading, number) for number, start in enumerate(starts, begin)]
@@ -169,9 +149,9 @@ def _paragraphs(text: str, sections: Sequence[_Section]) -> list[tuple[int, str,
 
 
 def _whole_tokens(text: str, offsets: list[tuple[int, int]]) -> tuple[list[int], list[int]]:
-    """Return where a chunk may begin at all, and how many tokens stand before each place; last, the end of the text.
+    """Return where chunks may begin, and the number of tokens before each place.
 
-    Tokens that share a character cannot be parted.
+    Tokens that share a character cannot be parted. The last place is the end of the text.
     """
     starts, before = [], []
     covered = 0
@@ -220,7 +200,7 @@ def _chunk_starts(
 def _nearest_end(
     ends: Sequence[int], before: Sequence[int], place: int, tokens: int, most: int
 ) -> int | None:
-    """The end that brings a chunk from a place nearest to `tokens` of them; None: all bring more than `most`."""
+    """Return the end nearest to `tokens` tokens; None if all are more than `most` away."""
     wanted = before[place] + tokens
     at = bisect_right(ends, wanted, key=before.__getitem__)
     near = [

@@ -13,8 +13,10 @@ from langchain_core.documents import Document
 from numpy.typing import NDArray
 
 from briefcontext.errors import InputError, KnowledgeBaseError, did_you_mean
+from briefcontext.knowledge.store.counts import Counts
 from briefcontext.knowledge.store.filters import LABELLED, NO_FILTERS, Filters
-from briefcontext.knowledge.store.manifest import MANIFEST_FILE, Counts, Manifest, Place, open_place
+from briefcontext.knowledge.store.manifest import MANIFEST_FILE, Manifest
+from briefcontext.knowledge.store.place import Place, open_place
 
 if TYPE_CHECKING:
     from briefcontext.knowledge.encoders import Encoder
@@ -24,26 +26,21 @@ if TYPE_CHECKING:
 _T = TypeVar("_T")
 
 DEMO = "demo"
-"""The name of the knowledge base that comes with the package; a folder of that name is `./demo`."""
+"""The bundled knowledge base; a folder of that name is `./demo`."""
 _LABELS_OF = 2000
-"""Passages whose labels are looked at."""
+"""Passages whose labels are counted."""
 _KINDS = dict(
     zip(LABELLED, ("publication type", "journal", "MeSH heading", "language"), strict=True)
 )
-_NOT_TOLD = {"serial", "texts", "terms", "versions", "trained"}
-_NOT_TOLD_OF_SOURCES = {"path"}
+_HIDDEN = {"serial", "texts", "terms", "versions", "trained"}
 
 
 class KnowledgeBase:
-    """Passages with their vectors and terms, in a folder. Safe to share between threads.
+    """Passages with their vectors and terms, in a folder. Thread-safe.
 
-    Opening reads little: the encoder, the passages and their indexes are loaded when first needed.
-    A base that is updated while it is open answers from its old state until the new one is
-    complete, and from the new one then. So does one that is opened meanwhile, or after the update
-    was stopped half-way. Close it when done, or use it in a `with` statement.
-
-    Passages of retracted records are found like others, with `retracted` true in their metadata:
-    what to do with them is for the caller to say. `manifest.retracted` counts them.
+    The encoder, the passages and their indexes are loaded when first needed. During an update, and
+    after one that was stopped, a base answers from the state before it. Passages of retracted
+    records are found like others, with `retracted` in their metadata.
     """
 
     def __init__(
@@ -51,9 +48,8 @@ class KnowledgeBase:
     ) -> None:
         """Open the base in a folder, or the bundled `demo`, with its encoder or a loaded one.
 
-        Raises:
-            KnowledgeBaseError: There is no complete base, it is damaged or of another format, or
-                it was built with another encoder.
+        Raises KnowledgeBaseError if there is no complete base, it is damaged, or it was built with
+        another encoder.
         """
         manifest = _published(_place(path))
         self.path = manifest.place.path
@@ -69,7 +65,6 @@ class KnowledgeBase:
 
     @classmethod
     def open(cls, path: str | os.PathLike[str], *, encoder: "Encoder | str | None" = None) -> Self:
-        """Open a base: the same as `KnowledgeBase(path)`."""
         return cls(path, encoder=encoder)
 
     def close(self) -> None:
@@ -83,21 +78,21 @@ class KnowledgeBase:
         self.close()
 
     def __len__(self) -> int:
-        """Return how many passages it holds."""
+        """Return the number of passages."""
         return self.published.passages
 
     def __bool__(self) -> bool:
         return True  # also when it is empty
 
     def __repr__(self) -> str:
-        return f"KnowledgeBase({str(self._place)!r}, {len(self):,} passages, encoder {self.manifest.encoder.name!r})"
+        encoder = self.manifest.encoder.name
+        return f"KnowledgeBase({str(self._place)!r}, {len(self):,} passages, encoder {encoder!r})"
 
     @property
     def encoder(self) -> "Encoder":
-        """The encoder that its vectors were made with; loaded when first needed.
+        """The encoder of the vectors.
 
-        Raises MissingExtraError or KnowledgeBaseError when it cannot be loaded, or is another one
-        by now.
+        Raises MissingExtraError or KnowledgeBaseError if it cannot be loaded.
         """
         with self._loading:
             if self._encoder is None:
@@ -105,22 +100,18 @@ class KnowledgeBase:
             return self._encoder
 
     def count(self, filters: Filters = NO_FILTERS, *, retracted: bool = True) -> int:
-        """Return how many passages the filters let through, those of retracted records included or not."""
+        """Return the number of passages that fulfil the filters."""
         where = " AND ".join(filter(None, [filters.where(), "" if retracted else "NOT retracted"]))
         return self._read(lambda snapshot: snapshot.table.count(where or None))
 
     def labels(self) -> dict[str, list[str]]:
-        """Return labels that filters may ask for, by kind, the most frequent first, as its first passages have them."""
+        """Return labels for filters by kind, the most frequent first, from its first passages."""
         sample = self._read(lambda snapshot: snapshot.table.read(LABELLED, limit=_LABELS_OF))
-        counts = {
-            name: Counter(label for row in sample[name].to_pylist() for label in row or ())
-            for name in LABELLED
-        }
-        return {
-            name: [label for label, _ in count.most_common(200)]
-            for name, count in counts.items()
-            if count
-        }
+        labels = {}
+        for name in LABELLED:
+            count = Counter(label for row in sample[name].to_pylist() for label in row or ())
+            labels[name] = [label for label, _ in count.most_common(200)]
+        return {name: listed for name, listed in labels.items() if listed}
 
     def check_labels(self, filters: Filters) -> None:
         """Raise InputError for a label in the filters that no passage has."""
@@ -132,53 +123,43 @@ class KnowledgeBase:
                     raise InputError(f"No passage has the {_KINDS[name]} {label!r}.{nearest}")
 
     def search(self, query: str, k: int, filters: Filters = NO_FILTERS) -> list[Document]:
-        """The `k` passages most similar to a question, best first, of those that the filters let through.
+        """Return the `k` passages most similar to a question, best first.
 
-        All of them when there are fewer. Each has `rank` (from 1) and `score` in its metadata:
-        cosine similarity or inner product, by the encoder's metric, higher is better. Equal scores
-        are in the order of their ids.
+        The metadata has `rank` (from 1) and `score`: cosine similarity or inner product, by the
+        encoder's metric. Equal scores are in the order of ids.
         """
         return self.search_by_vector(self.encoder.encode_queries([query])[0], k, filters)
 
     def search_by_vector(
         self, vector: NDArray[np.float32], k: int, filters: Filters = NO_FILTERS
     ) -> list[Document]:
-        """The `k` passages nearest to a query's vector (d,) float32; otherwise like `search`."""
+        """Return the `k` passages nearest to a vector (d,), as `search` does."""
         _check(k)
         return self._read(lambda snapshot: snapshot.search(vector, k, filters))
 
     def search_terms(self, query: str, k: int, filters: Filters = NO_FILTERS) -> list[Document]:
-        """The `k` passages that BM25 scores highest for a question's terms; otherwise like `search`.
-
-        Passages without any term of the question are left out, so that fewer than `k` may come
-        back.
-        """
+        """Return the `k` best passages by BM25 with a term of the question, as `search` does."""
         _check(k)
         return self._read(lambda snapshot: snapshot.search_terms(query, k, filters))
 
     def get(self, ids: Sequence[str]) -> list[Document]:
-        """The passages with these ids, in the order asked for.
+        """Return the passages with these ids, in their order.
 
-        Raises KnowledgeBaseError when one is not held.
+        Raises KnowledgeBaseError if one is missing.
         """
         found = self._read(lambda snapshot: snapshot.get(ids))
         missing = [id for id in ids if id not in found]
         if missing:
             raise KnowledgeBaseError(
-                f"{self._place} holds no passage {missing[0]!r}"
-                + (
-                    f" (nor {len(missing) - 1} more that were asked for)"
-                    if len(missing) > 1
-                    else ""
-                )
-                + ": check the id, or open the knowledge base again if it was updated."
+                f"{self._place} holds no passage {missing[0]!r} ({len(missing):,} of {len(ids):,} "
+                "ids are missing): check the ids."
             )
         return [found[id] for id in ids]
 
     def source(self, source_id: str) -> list[Document]:
-        """All passages of one source, in its order: those whose metadata has this `source_id`.
+        """Return all passages of a `source_id`, in their order.
 
-        Raises KnowledgeBaseError when none is held.
+        Raises KnowledgeBaseError if there is none.
         """
         if not (found := self._read(lambda snapshot: snapshot.sources([source_id]))):
             raise KnowledgeBaseError(
@@ -187,7 +168,7 @@ class KnowledgeBase:
         return found[source_id]
 
     def named(self, names: Sequence[str]) -> list[Document]:
-        """The passages that are named by their own ids or by their sources', in the order of the names."""
+        """Return the passages with some ids or source ids, in the order of these."""
         by_id, by_source = self._read(
             lambda snapshot: (snapshot.get(names), snapshot.sources(names))
         )
@@ -198,30 +179,26 @@ class KnowledgeBase:
         return list(named.values())
 
     def ids(self) -> list[str]:
-        """The ids of all passages, sorted."""
+        """Return the ids of all passages, sorted."""
         return sorted(self._read(lambda snapshot: snapshot.table.read(["id"])["id"].to_pylist()))
 
     def documents(self) -> list[dict[str, Any]]:
-        """What it holds, by source id: `source_id`, `title`, `kind`, `year`, and how many `passages` of each."""
-        told = ["title", "kind", "year"]
-        rows = self._read(
-            lambda snapshot: snapshot.table.read(["source_id", *told], scan_in_order=True)
-        )
-        by_source = rows.group_by("source_id", use_threads=False)
-        found = by_source.aggregate([*((name, "first") for name in told), ([], "count_all")])
-        documents: list[dict[str, Any]] = found.rename_columns(
-            ["source_id", *told, "passages"]
-        ).to_pylist()
+        """Return `source_id`, `title`, `kind`, `year` and count of `passages` of each source."""
+        columns = ["source_id", "title", "kind", "year"]
+        rows = self._read(lambda snapshot: snapshot.table.read(columns, scan_in_order=True))
+        grouped = rows.group_by("source_id", use_threads=False)
+        table = grouped.aggregate([*((name, "first") for name in columns[1:]), ([], "count_all")])
+        documents: list[dict[str, Any]] = table.rename_columns([*columns, "passages"]).to_pylist()
         return sorted(documents, key=itemgetter("source_id"))
 
     @property
     def term_statistics(self) -> "TermStatistics | None":
-        """How often terms occur in its passages, for BM25; None when the base is empty."""
+        """The counts of terms for BM25; None if the base is empty."""
         return self._read(lambda snapshot: snapshot.term_statistics) if len(self) else None
 
     @property
     def published(self) -> Manifest:
-        """The state that it answers from now."""
+        """The state that answers come from."""
         stamp = self._place.stamp(MANIFEST_FILE)
         if stamp != self._stamp:
             with self._loading:
@@ -229,8 +206,7 @@ class KnowledgeBase:
         return self._published
 
     def _read(self, read: "Callable[[Snapshot], _T]") -> _T:
-        """What `read` gives; once more where a build became complete meanwhile, and took away what it was reading."""
-        # Lance is imported when it is first needed.
+        """Return the result of `read`, repeated if an update deletes the state meanwhile."""
         from briefcontext.knowledge.store.passages import Snapshot
 
         while True:
@@ -238,8 +214,6 @@ class KnowledgeBase:
             try:
                 with self._loading:
                     if self._snapshot is None or self._snapshot.manifest.serial != manifest.serial:
-                        # Another thread may be searching the one before, which ends with the last
-                        # that uses it.
                         self._snapshot = Snapshot(manifest)
                     snapshot = self._snapshot
                 return read(snapshot)
@@ -248,19 +222,17 @@ class KnowledgeBase:
                     raise
 
     def verify(self) -> list[str]:
-        """Return what is wrong with it, one sentence each, with what to do; nothing when it is sound."""
+        """Return the problems of the base, a sentence each."""
         from briefcontext.knowledge.store.passages import verify
 
         return verify(self.published, self.encoder)
 
 
 def knowledge_base_info(path: str | os.PathLike[str]) -> dict[str, Any]:
-    """A base's manifest as it is now, with `path`, `state`, the `counts` of all sources, and the `bytes` of the folder.
+    """Return a base's manifest with `path`, `state`, the `counts` of all sources, and `bytes`.
 
-    `state` is `building` while there is a build that is not complete, running or stopped;
-    `half-built` for a first one.
-
-    Raises KnowledgeBaseError when there is no base.
+    `state` is `complete`, `building` if a build is not complete, or `half-built` if that is the
+    first one. Raises KnowledgeBaseError if there is no base.
     """
     place = _place(path)
     published, draft = Manifest.published(place), Manifest.draft(place)
@@ -269,8 +241,8 @@ def knowledge_base_info(path: str | os.PathLike[str]) -> dict[str, Any]:
     info = {
         "path": str(place),
         "state": "complete" if draft is None else "building" if published else "half-built",
-        **manifest.model_dump(exclude=_NOT_TOLD | {"sources"}),
-        "sources": [source.model_dump(exclude=_NOT_TOLD_OF_SOURCES) for source in manifest.sources],
+        **manifest.model_dump(exclude=_HIDDEN | {"sources"}),
+        "sources": [source.model_dump(exclude={"path"}) for source in manifest.sources],
         "counts": counts.model_dump(),
         "bytes": place.size(),
     }
@@ -296,18 +268,24 @@ def _checked(encoder: "Encoder | str", manifest: Manifest) -> "Encoder":
 
 def _check(k: int) -> None:
     if k < 1:
-        raise InputError(f"k is {k}, and at least 1 passage must be asked for.")
+        raise InputError(f"k is {k}: ask for at least 1 passage.")
 
 
 def _published(place: Place) -> Manifest:
     if (manifest := Manifest.published(place)) is not None:
         return manifest
     if isinstance(place.path, Path) and place.path.is_file():
-        why = f"{place} is a file: make a knowledge base of it with `briefcontext index {place} --kb FOLDER`."
+        why = f"{place} is a file: index it with `briefcontext index {place} --kb FOLDER`."
     elif isinstance(place.path, Path) and not place.path.is_dir():
-        why = f"There is no knowledge base at {place}: build one with `briefcontext index SOURCE --kb {place}`."
+        why = (
+            f"There is no knowledge base at {place}: build one with "
+            f"`briefcontext index SOURCE --kb {place}`."
+        )
     elif Manifest.draft(place) is None:
         why = f"{place} is not a knowledge base (it has no {MANIFEST_FILE}): check the path."
     else:
-        why = f"{place} is half-built: wait until its build has ended, or finish it by the same index command."
+        why = (
+            f"{place} is half-built: wait until its build has ended, or finish it by the same "
+            "index command."
+        )
     raise KnowledgeBaseError(why)

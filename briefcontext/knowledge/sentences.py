@@ -3,54 +3,41 @@
 import re
 from collections.abc import Iterator
 from itertools import pairwise, zip_longest
-from typing import NamedTuple
 
 import sentencex
 
 from briefcontext.files import encodable
 
 _BLOCK = re.compile(r"[^\s](?:[^\n\f]|\n(?!\s*\n))*")
-"""What stands between blank lines and page breaks."""
+"""Text between blank lines and page breaks."""
 _LINE = re.compile(r"[^\n]*\S[^\n]*")
 _ROW = re.compile(r"\t|\|.*\||\S \| \S|\S {3,}\S")
-"""Cells of a table, beside each other."""
+"""A row of a table."""
 BULLET = re.compile(r"\s*(?:[-*•‣◦▪·\uf0b7]|\d{1,2}[.)]|[a-z]\))\s+")
-"""What an item of a list begins with."""
+"""The mark of a list item."""
 _ITEM = re.compile(rf"{BULLET.pattern}|\s*#+\s")
 _HEADING = re.compile(r"\s*#+\s")
 _REFERENCE = re.compile(
     r"(?:(?<=[^\W\d_]{2}[.!?])|(?<=[)\]][.!?]))\d{1,3}(?:[,–-]\d{1,3})*\s+(?=[A-Z])"
 )
-"""A raised number behind a sentence's end, which sentencex takes for a decimal."""
+"""A raised number after a sentence, which sentencex takes for a decimal."""
 _BLANK_BEFORE_STOP = re.compile(r"[^\S\t\n\r ](?=\.)")
-"""Such as a fixed blank, which is several bytes: behind an initial, sentencex panics at it."""
+"""A blank of several bytes after an initial, at which sentencex panics."""
 _NARROWEST = 40
-"""Characters of the longest line of a text that was broken to fit a width: shorter ones are headings and lists."""
+"""Characters of the longest line of a text that was broken to fit a width."""
 
 _LIST_WITHIN = 8192
-"""Characters before a place among which the beginning of its list is looked for."""
+"""Characters before a place in which the beginning of its list is searched."""
 _FULL = 0.75
-"""Of the longest line of its paragraph: letters differ in width where a text was set in print."""
-
-
-class RankedSentence(NamedTuple):
-    """A sentence of a document, and how it ranks for a question."""
-
-    document_id: str
-    text: str
-    start: int
-    end: int
-    """Character offsets in the document's text."""
-    score: float
-    """The probability that the document answers the question, judged by this sentence, 0 to 1."""
+"""Part of the longest line of a paragraph that a full line has."""
 
 
 def split_sentences(text: str) -> list[tuple[int, int]]:
-    """Return the character offsets (start, end) of the sentences of an English text, white space trimmed.
+    """Return the offsets (start, end) of the sentences of an English text.
 
-    A sentence ends at a blank line, and at the end of a line that was not broken to fit a width, as
-    a heading, an item of a list, or a row of a table; a row is one sentence, whatever stands in its
-    cells. None begins behind a comma, or with a small letter, unless its paragraph does.
+    A sentence ends at a blank line, and at the end of a heading, a list item or a table row. A row
+    is one sentence. No sentence begins after a comma, or with a small letter unless its paragraph
+    does.
     """
     spans: list[tuple[int, int]] = []
     for start, end in _paragraphs(text):
@@ -71,16 +58,15 @@ def split_sentences(text: str) -> list[tuple[int, int]]:
 
 
 def without_bullet(line: str) -> str:
-    """Return a line without what it begins with as an item of a list."""
+    """Return a line without the mark of a list item."""
     return line[found.end() :] if (found := BULLET.match(line)) else line
 
 
 def list_lines(text: str, place: int) -> list[str]:
-    """Return what a place in a list is to be read under: the lines that introduce the list, and its item so far.
+    """Return the lines that introduce the list at a place, and its item so far.
 
-    Each line is the last sentence above the list, or an item above items further in, the outermost
-    first. Joined by line feeds, and with the text from the place on, they are a list again. Empty
-    where there is no list.
+    These are the last sentence above the list and the outer items, the outermost first. Joined by
+    line feeds, and with the text from the place on, they are a list again.
     """
     begin = max(place - _LIST_WITHIN, 0)
     text = text[begin : place + _NARROWEST]
@@ -103,7 +89,6 @@ def list_lines(text: str, place: int) -> list[str]:
             seen = {kind, *(seen if indent == here[0] else ())}
             here = indent, kind
         elif not bullet and indent <= here[0]:
-            # What stands above a list of another kind introduces that one.
             if here[1] and below == here:
                 lines.append(" " * indent + line[split_sentences(line)[-1][0] :])
             if not indent:
@@ -114,7 +99,7 @@ def list_lines(text: str, place: int) -> list[str]:
 
 
 def _segments(paragraph: str) -> Iterator[tuple[int, int]]:
-    """Yield the sentences of a paragraph as sentencex finds them."""
+    """Yield the sentences that sentencex finds in a paragraph."""
     paragraph = _BLANK_BEFORE_STOP.sub(" ", encodable(paragraph))
     ends = [found.end() for found in _REFERENCE.finditer(paragraph)]
     position = 0
@@ -128,7 +113,7 @@ def _segments(paragraph: str) -> Iterator[tuple[int, int]]:
 
 
 def _paragraphs(text: str) -> Iterator[tuple[int, int]]:
-    """Yield the places of running text: lines that continue each other, white space around them left out."""
+    """Yield the places of running text: lines that continue each other."""
     for block in _BLOCK.finditer(text):
         lines = list(_LINE.finditer(text, *block.span()))
         width = max(len(line[0].rstrip()) for line in lines)
@@ -141,7 +126,7 @@ def _paragraphs(text: str) -> Iterator[tuple[int, int]]:
 
 
 def _continues(line: str, following: str, width: int) -> bool:
-    """Return whether a line was broken because the next one's first word did not fit into the width any more."""
+    """Return whether a line was broken because the next word did not fit."""
     rows = _ROW.search(line.strip()) or _ROW.search(following.strip())
     if rows or _HEADING.match(line) or _ITEM.match(following):
         return False

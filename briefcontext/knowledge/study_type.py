@@ -1,4 +1,4 @@
-"""Study types: the kind of evidence of an article, by its publication types and MeSH headings."""
+"""Study types by publication types and MeSH headings."""
 
 import re
 from collections.abc import Mapping
@@ -28,18 +28,19 @@ _BY_TYPE: Mapping[str, StudyType] = {
     "case reports": "case report",
     "case-report": "case report",
 }
-"""By publication types of MEDLINE and article types of JATS, in small letters."""
+"""Publication types of MEDLINE and article types of JATS."""
 PUBMED_QUERIES: Mapping[str, str] = {
     "systematic review or meta-analysis": '"systematic review"[pt] OR "meta-analysis"[pt]',
     # The narrow filter for therapy of PubMed's Clinical Queries, which finds what is not indexed
     # yet.
-    "randomized trial": '"randomized controlled trial"[pt] OR (randomized[tiab] AND controlled[tiab] AND trial[tiab])',
+    "randomized trial": '"randomized controlled trial"[pt] OR '
+    "(randomized[tiab] AND controlled[tiab] AND trial[tiab])",
     "cohort study": '"cohort studies"[mh]',
     "case-control study": '"case-control studies"[mh]',
     "case report": '"case reports"[pt]',
     "animal or laboratory study": '("animals"[mh:noexp] NOT "humans"[mh])',
 }
-"""What finds in PubMed those that are not publication types there."""
+"""PubMed's queries for study types that are not publication types there."""
 _NO_STUDY = {"letter", "editorial", "comment", "news", "published erratum", "biography"}
 _NO_STUDY |= {"retraction of publication", "retraction notice", "clinical trial protocol"}
 _REVIEW = {"review", "review-article"}
@@ -54,7 +55,7 @@ _BY_HEADING: Mapping[str, StudyType] = {
 _SAYS_NOTHING = re.compile(
     r"journal article|research[- ](?:article|support\b.*)|english abstract", re.IGNORECASE
 )
-"""Publication types that are of no kind of evidence."""
+"""Publication types that are not a kind of evidence."""
 _BECAME = {
     "retracted": "RETRACTED",
     "expression_of_concern": "EXPRESSION OF CONCERN",
@@ -76,11 +77,7 @@ _SPECIES = (
 
 
 def study_type(document: Document) -> StudyType | None:
-    """Return the study type of a document, by its publication types and MeSH headings.
-
-    None if they do not state it: no label is better than a guess. The texts of the demo base have
-    none.
-    """
+    """Return the study type of a document; None if its types and headings do not state it."""
     metadata = document.metadata
     if metadata.get("study_type") in get_args(StudyType):
         return metadata["study_type"]  # type: ignore[no-any-return]
@@ -105,14 +102,14 @@ def _by_headings(types: set[str], headings: set[str]) -> set[StudyType]:
 
 
 def species(document: Document) -> list[str]:
-    """Return whom a study was of, as far as its MeSH headings say."""
+    """Return the species of a study by its MeSH headings."""
     headings = _labels(document.metadata.get("mesh"))
     named = [name for name in _SPECIES if name in headings]
     return named or (["animals"] if "animals" in headings else [])
 
 
 def kind_of_evidence(document: Document) -> str:
-    """Return the study type, or else the publication types that say something; empty where none does."""
+    """Return the study type, or else the informative publication types."""
     types = _written(document.metadata.get("publication_types"))
     return study_type(document) or "; ".join(
         name for name in types if not _SAYS_NOTHING.fullmatch(name)
@@ -120,7 +117,7 @@ def kind_of_evidence(document: Document) -> str:
 
 
 def source_notes(document: Document) -> list[str]:
-    """Return what to know of a source beside its reference: what became of it, the kind of evidence, of whom."""
+    """Return notes on a source: retraction and updates, the kind of evidence, the species."""
     kind, metadata = kind_of_evidence(document), document.metadata
     became = [words for name, words in _BECAME.items() if metadata.get(name)]
     is_preprint = "preprint" in _labels(metadata.get("publication_types"))

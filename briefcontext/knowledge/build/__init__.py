@@ -1,4 +1,4 @@
-"""Building a knowledge base: a new one, one that was stopped half-way, or one to be updated."""
+"""Building and updating knowledge bases."""
 
 import os
 from collections.abc import Callable, Iterable, Sequence
@@ -24,16 +24,9 @@ from briefcontext.knowledge.sources.source import (
     Source,
     VectorDocument,
 )
-from briefcontext.knowledge.store.manifest import (
-    DRAFT_FILE,
-    LOCK_FILE,
-    RECORDS,
-    Counts,
-    IndexedSource,
-    Manifest,
-    Place,
-    open_place,
-)
+from briefcontext.knowledge.store.counts import Counts, IndexedSource
+from briefcontext.knowledge.store.manifest import DRAFT_FILE, RECORDS, Manifest
+from briefcontext.knowledge.store.place import LOCK_FILE, Place, open_place
 
 DEFAULT_ENCODER = "e5"
 
@@ -62,7 +55,7 @@ class BuildReport:
     passages: int
     """Passages that the base now holds."""
     rejects_file: Path | str | None
-    """Where every record that was left out stands with its reason; None: there are none."""
+    """The list of the records that were left out; None if there are none."""
 
     @property
     def counts(self) -> Counts:
@@ -80,38 +73,28 @@ def build_knowledge_base(
 ) -> BuildReport:
     """Index sources into the knowledge base at `path`.
 
-    A record is its source id and a hash of its content and metadata. An unchanged record is neither
-    encoded nor written. A newer revision (`version`, then `revised`) replaces an older one; of
-    records without revisions, the last one given counts. A deletion remains in force until a newer
-    record is given.
-
-    A source that was read to its end is skipped, by its fingerprint. A build that was stopped
-    continues when it is called again: the source that it stopped in is read from its start, and
-    the records that were written are found unchanged.
-
-    A base that is updated stays in use: until the build is complete, questions are answered from
-    its old state, and from then on from the new one. That holds also when the build is stopped.
+    An unchanged record is neither encoded nor written. A newer revision (`version`, then `revised`)
+    replaces an older one; of records without revisions, the last one given counts. After a
+    deletion, only something newer brings the record back. A source that was read to its end is
+    skipped, by its fingerprint. Call it again to finish a build that was stopped. Until a build is
+    complete, questions are answered from the state before it.
 
     Args:
-        sources: Files, folders and globs; or sources; or entries (documents, deletions), which are
-            one source without a fingerprint. A document without an id gets one from its `source`
-            and its text.
-        path: the folder of the base, created where it is missing; or a URL in an object store:
-            `s3://bucket/name`.
-        encoder: makes the vectors; or its name (see `load_encoder`). By default the base's own, and
-            for a new one `e5`. A base that exists needs the one it was built with.
-        chunk_tokens: cut documents into chunks of about this many tokens; None: as the base has it,
-            and for a new one whole texts into chunks of 128, and abstracts and passages not at all.
-        on: `ray`: encode and write on a Ray cluster, whose workers load the encoder by its name;
-            None: in this process.
+        sources: files, folders and globs; or sources; or documents and deletions. A document
+            without an id gets one from its `source` and its text.
+        path: the folder of the base, which is created, or a URL such as `s3://bucket/name`.
+        encoder: an encoder or its name (see `load_encoder`); by default the base's, for a new base
+            `e5`.
+        chunk_tokens: the tokens of a chunk; by default as in the base. In a new base whole texts
+            are cut into chunks of 128 tokens, abstracts and passages not at all.
+        on: `ray` encodes and writes on a Ray cluster.
         progress: called after each batch.
 
     Raises:
-        InputError: the chunk size is less than 1, there is no such encoder, or a source is none.
-        KnowledgeBaseError: the base is the bundled one; the folder holds something else, or a base
-            of another encoder, chunk size; another process builds in it; a source cannot be read,
-            or brings vectors of another encoder, or is another file than the one that its document
-            came from.
+        InputError: the chunk size, the encoder or a source cannot be used.
+        KnowledgeBaseError: the base is the bundled one or has another encoder or chunk size; the
+            folder holds something else; another process builds in it; a source cannot be read,
+            has vectors of another encoder, or would replace the document of another file.
     """
     from briefcontext.knowledge.encoders import load_encoder
 
@@ -129,10 +112,10 @@ def build_knowledge_base(
 
 
 def place_to_build(path: str | os.PathLike[str]) -> Place:
-    """Return the place of a base that may be written. Raises KnowledgeBaseError for the bundled one."""
+    """Return the place of a base. Raises KnowledgeBaseError for the bundled one."""
     if path == DEMO:
         raise KnowledgeBaseError(
-            f"{DEMO} names the bundled knowledge base, which stays as it is: name another folder, "
+            f"{DEMO} is the bundled knowledge base, which cannot be changed: name another folder, "
             f"or ./{DEMO}."
         )
     return open_place(path)
@@ -141,30 +124,26 @@ def place_to_build(path: str | os.PathLike[str]) -> Place:
 def check_build(
     place: Place, sources: Iterable[Source], encoder: str, *, chunk_tokens: int | None
 ) -> None:
-    """Refuse what a build with an encoder of that name would refuse, before it is loaded."""
+    """Raise the errors of a build that are known before the encoder is loaded."""
     if chunk_tokens is not None and chunk_tokens < 1:
-        raise InputError(f"chunk_tokens is {chunk_tokens}, and a chunk has at least 1 token.")
+        raise InputError(f"chunk_tokens is {chunk_tokens}: a chunk has at least 1 token.")
     if (manifest := Manifest.latest(place)) is not None:
         manifest.check(encoder, chunk_tokens=chunk_tokens)
     elif others := place.names() - {LOCK_FILE, f"{DRAFT_FILE}.partial"}:
         raise KnowledgeBaseError(
-            f"{place} is not empty and is no knowledge base (it holds {min(others)!r}): name "
-            f"another folder."
+            f"{place} is not a knowledge base and holds {min(others)!r}: name another folder."
         )
     for source in sources:
-        # Vectors of another encoder may have the right length, and their similarities would mean
-        # nothing.
         if (needed := getattr(source, "encoder", None)) not in (None, encoder.partition(":")[0]):
             raise KnowledgeBaseError(
-                f"{source.name} holds vectors of the encoder {needed!r}, and the knowledge base's encoder is "
-                f"{encoder!r}: index it into a base of its own, with --encoder {needed}."
+                f"{source.name} has vectors of the encoder {needed!r}, and the base's encoder is "
+                f"{encoder!r}: index it into another base, with --encoder {needed}."
             )
 
 
 def _sources(
     given: str | os.PathLike[str] | Iterable[str | os.PathLike[str] | Source | Entry],
 ) -> list[Source]:
-    """Return sources: those of paths, given ones, or one of entries, read only to the first."""
     if isinstance(given, str | os.PathLike):
         return open_sources([os.fspath(given)])
     items = iter(given)
@@ -175,11 +154,12 @@ def _sources(
     if isinstance(first, str | os.PathLike):
         return open_sources([os.fspath(path) for path in rest])  # type: ignore[arg-type]
     if isinstance(first, Document | VectorDocument | Deletion | Reject):
-        return [EntrySource(rest, size=len(given) if isinstance(given, list | tuple) else None)]  # type: ignore[arg-type]
+        size = len(given) if isinstance(given, list | tuple) else None
+        return [EntrySource(rest, size=size)]  # type: ignore[arg-type]
     sources = list(rest)
     if none := [source for source in sources if not isinstance(source, Source)]:
         raise InputError(
-            f"{none[0]!r:.100} is no source: pass paths, LangChain documents, or sources of "
+            f"{none[0]!r:.100} is not a source: pass paths, LangChain documents, or sources of "
             "briefcontext.knowledge.open_sources."
         )
     return sources  # type: ignore[return-value]
@@ -192,7 +172,6 @@ def _build(
     on: Literal["ray"] | None,
     progress: Callable[[Progress], None] | None,
 ) -> BuildReport:
-    """Build in a place that is locked."""
     draft, before = Draft(manifest), list(manifest.sources)
     keep_ids(draft.records, before, sources)
     refuse_clashes(draft.records, before, sources)
@@ -217,7 +196,7 @@ def _build(
 
 
 def _numbers(manifest: Manifest, sources: Iterable[Source]) -> list[int]:
-    """Return the numbers of sources in the manifest; content that was not read before gets a new one."""
+    """Return the numbers of sources in the manifest, to which new content is added."""
     known = {
         entry.fingerprint: number
         for number, entry in enumerate(manifest.sources)
@@ -250,14 +229,11 @@ def _report(draft: Draft, sources: list[SourceReport]) -> BuildReport:
 def remove_records(
     path: str | os.PathLike[str], source_ids: Sequence[str], *, reread: Iterable[Source] = ()
 ) -> BuildReport:
-    """Delete documents from the knowledge base at `path`, by their source ids; no encoder is loaded.
+    """Delete documents from the knowledge base at `path`, by their source ids.
 
-    A document returns when a file that holds it is indexed again: the files that it came from, and
-    the sources `reread`, are read again.
-
-    Raises:
-        KnowledgeBaseError: there is no base, it is the bundled one, a build of it is not complete,
-            or an id is not held. Nothing is deleted then.
+    They return when a file that has them is indexed again: the files that they came from, and the
+    sources `reread`, are not skipped. Raises KnowledgeBaseError if an id or the base is missing, or
+    a build is not complete.
     """
     place = place_to_build(path)
     with KnowledgeBase.open(path):
@@ -265,8 +241,7 @@ def remove_records(
     with place.lock():
         if (manifest := Manifest.published(place)) is None or Manifest.draft(place) is not None:
             raise KnowledgeBaseError(
-                f"An update of {place} is not complete: run its index command again to finish it, "
-                f"and remove then."
+                f"An update of {place} is not complete: finish it by the same index command first."
             )
         held = manifest.table(RECORDS).find(
             ["source_id", "source"], "source_id", source_ids, "NOT deleted"
@@ -274,7 +249,8 @@ def remove_records(
         ids = held["source_id"].to_pylist()
         if missing := [id for id in dict.fromkeys(source_ids) if id not in ids]:
             raise KnowledgeBaseError(
-                f"{place} holds no document {', '.join(map(repr, missing[:3]))}: see `briefcontext kb list {place}`."
+                f"{place} has no document {', '.join(map(repr, missing[:3]))}: "
+                f"see `briefcontext kb list {place}`."
             )
         draft = Draft(manifest)
         draft.remove_records(ids)

@@ -1,4 +1,4 @@
-"""The next state of a knowledge base while a build writes it, and the changes of its batches."""
+"""The next state of a knowledge base while a build writes it."""
 
 import json
 from collections import Counter
@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple, Union
 
 from briefcontext.errors import KnowledgeBaseError, needing
-from briefcontext.knowledge.store.manifest import PASSAGES, RECORDS, TERMS, Counts, Manifest
+from briefcontext.knowledge.store.counts import Counts
+from briefcontext.knowledge.store.manifest import PASSAGES, RECORDS, TERMS, Manifest
 from briefcontext.knowledge.store.passages import NewPassage, passage_rows, passage_schema, terms_of
 from briefcontext.knowledge.store.table import (
     Table,
@@ -27,9 +28,8 @@ if TYPE_CHECKING:
 
 UNINDEXED_RECORDS = 1_000_000
 """Rows that a lookup may read without an index; then one is made."""
-
 REJECTS_FILE = "rejects.jsonl"
-"""The source, the position and the reason of every record that was left out."""
+"""The source, the position and the reason of each record that was left out."""
 _RECORDS = pa.schema(
     {
         "source_id": pa.string(),
@@ -40,7 +40,7 @@ _RECORDS = pa.schema(
     }
 )
 _TERMS = pa.schema({"term": pa.string(), "passages": pa.int64()})
-"""How many passages hold a term: the sum of the rows of the term."""
+"""The number of passages with a term is the sum of its rows."""
 
 Encoded = Union["NDArray[np.float32]", "list[FragmentMetadata]"]
 """The vectors (n, d) of passages, or fragments of the table of passages that hold them already."""
@@ -52,7 +52,7 @@ class RecordState(NamedTuple):
     source: int
     """The number of the source that gave the record last, or deleted it."""
     digest: bytes
-    """Of its content and metadata; empty if it is deleted."""
+    """Hash of content and metadata; empty if the record is deleted."""
     revision: str
     deleted: bool = False
 
@@ -62,9 +62,9 @@ class Changes:
     """The changes of a batch of records."""
 
     passages: dict[str, list[NewPassage]] = field(default_factory=dict)
-    """The new passages of each record, by source id."""
+    """The new passages by source id."""
     records: dict[str, RecordState] = field(default_factory=dict)
-    """The new states, by source id."""
+    """The new states by source id."""
     removed: set[str] = field(default_factory=set)
     """Source ids whose earlier passages are deleted."""
     owners: dict[str, str] = field(default_factory=dict)
@@ -75,93 +75,45 @@ class Changes:
     """By the number of the source."""
     finished: list[int] = field(default_factory=list)
     """The numbers of the sources that end in this batch."""
-    written: bool = False
 
     def remove(self, source_id: str) -> None:
-        """Take out all passages of a record."""
+        """Delete all passages of a record."""
         self.removed.add(source_id)
         for passage in self.passages.pop(source_id, []):
             del self.owners[str(passage.document.id)]
 
     def new_passages(self) -> list[NewPassage]:
-        """All new passages, record by record."""
+        """Return all new passages, record by record."""
         return [passage for passages in self.passages.values() for passage in passages]
 
 
-class HeldRecords:
-    """Looks up the records and passage ids of a base, unwritten batches included."""
-
-    def __init__(self, records: Table, passages: Table) -> None:
-        self._records = records
-        self._passages = passages
-        self._batches: list[Changes] = []
-        self._states: dict[str, RecordState] = {}
-        self._owners: dict[str, str] = {}
-
-    def begin(self, changes: Changes, source_ids: Sequence[str]) -> None:
-        """Look up the states of some source ids for a new batch."""
-        self._batches = [batch for batch in self._batches if not batch.written]
-        rows = self._records.find(_RECORDS.names, "source_id", source_ids).to_pylist()
-        self._states = {row.pop("source_id"): RecordState(**row) for row in rows}
-        for batch in self._batches:
-            self._states |= {id: batch.records[id] for id in source_ids if id in batch.records}
-        self._owners = {}
-        self._batches.append(changes)
-
-    def look_up_ids(self, ids: Sequence[str]) -> None:
-        """Look up the records that have passages of these ids."""
-        rows = self._passages.find(["id", "source_id"], "id", ids)
-        owners = dict(zip(rows["id"].to_pylist(), rows["source_id"].to_pylist(), strict=True))
-        for batch in self._batches[:-1]:
-            owners = {id: owner for id, owner in owners.items() if owner not in batch.removed}
-            owners |= {id: batch.owners[id] for id in ids if id in batch.owners}
-        self._owners |= owners
-
-    def state(self, source_id: str) -> RecordState | None:
-        """Return the state of a source id, this batch's changes included."""
-        return self._batches[-1].records.get(source_id) or self._states.get(source_id)
-
-    def owner(self, id: str) -> str | None:
-        """Return the source id of the record that has a passage of this id."""
-        changes = self._batches[-1]
-        owner = self._owners.get(id)
-        return changes.owners.get(id) or (None if owner in changes.removed else owner)
-
-
 class Draft:
-    """The state that a build has reached, beyond the published one.
+    """The state that a build has reached.
 
-    Each batch ends with the file of the draft, which names the versions of the tables. The next
-    build takes back anything that was written after it. Readers stay with the versions that the
-    manifest names.
+    Each batch ends with the draft's file, which names the versions of the tables. The next build
+    continues from these. Readers use the versions that the manifest names.
     """
 
     def __init__(self, manifest: Manifest) -> None:
         """Continue from a state, or begin a new base."""
         self.manifest = manifest
-        schemas = {
-            PASSAGES: passage_schema(manifest.encoder.dimension),
-            RECORDS: _RECORDS,
-            TERMS: _TERMS,
-        }
-        self._tables = {
-            name: Table.create(manifest.place.table(name), schema)
-            if manifest.versions is None
-            else Table.restore(manifest.place.table(name), manifest.versions[name])
-            for name, schema in schemas.items()
-        }
+        dimension = manifest.encoder.dimension
+        schemas = {PASSAGES: passage_schema(dimension), RECORDS: _RECORDS, TERMS: _TERMS}
+        self._tables: dict[str, Table] = {}
+        for name, schema in schemas.items():
+            uri = str(manifest.place.named(f"{name}.lance"))
+            self._tables[name] = (
+                Table.create(uri, schema)
+                if manifest.versions is None
+                else Table.restore(uri, manifest.versions[name])
+            )
         self.passages, self.records, self._terms = self._tables.values()
         self._unindexed = len(self.records) - indexed(self.records).get("source_id", 0)
-        self._rejects = [
-            json.loads(line) for line in (manifest.place.read(REJECTS_FILE) or b"").splitlines()
-        ]
-        self._numbers: dict[str, list[int]] = {}
-        """The entries of a file, or of another name."""
-        for number, entry in enumerate(manifest.sources):
-            self._numbers.setdefault(entry.key, []).append(number)
+        rejects = manifest.place.read(REJECTS_FILE) or b""
+        self._rejects = [json.loads(line) for line in rejects.splitlines()]
 
     def begin(self, numbers: Sequence[int]) -> None:
-        """Save that there is a build which is not complete, and which sources it reads from their start."""
+        """Save which sources an incomplete build reads from their start."""
         names = {self.manifest.sources[number].name for number in numbers}
         self._rejects = [row for row in self._rejects if row["source"] not in names]
         for number in numbers:
@@ -170,6 +122,16 @@ class Draft:
 
     def _change(self, number: int, **changes: Any) -> None:
         self.manifest.sources[number] = self.manifest.sources[number].model_copy(update=changes)
+
+    def states(self, source_ids: Iterable[str]) -> dict[str, RecordState]:
+        """Return the states of source ids."""
+        rows = self.records.find(_RECORDS.names, "source_id", source_ids).to_pylist()
+        return {row.pop("source_id"): RecordState(**row) for row in rows}
+
+    def owners(self, ids: Iterable[str]) -> dict[str, str]:
+        """Return the source ids of the passages with some ids."""
+        rows = self.passages.find(["id", "source_id"], "id", ids)
+        return dict(zip(rows["id"].to_pylist(), rows["source_id"].to_pylist(), strict=True))
 
     def write(self, changes: Changes, encoded: Encoded) -> None:
         """Write a batch, with its new passages encoded."""
@@ -188,44 +150,49 @@ class Draft:
             self.records.upsert("source_id", pa.Table.from_pylist(states, _RECORDS))
             self._unindexed += len(states)
             if self._unindexed > UNINDEXED_RECORDS:
-                # A first build that takes days needs quick lookups, too.
                 index_columns(self.records, ("source_id",))
                 index_columns(self.passages, ("id", "source_id"))
                 self._unindexed = 0
         for number, counts in changes.counts.items():
-            self._change(number, counts=self.manifest.sources[number].counts + counts)
-        for number in changes.finished:
-            self._finish(number)
+            self._change(
+                number, counts=Counts.total([self.manifest.sources[number].counts, counts])
+            )
+        self._finish(changes.finished)
         for number, position, reason in changes.rejects:
             source = self.manifest.sources[number].name
             self._rejects.append({"source": source, "position": position, "reason": reason})
         if changes.rejects:
-            self._write_rejects()
+            lines = (json.dumps(row, ensure_ascii=False) + "\n" for row in self._rejects)
+            self.manifest.place.write(REJECTS_FILE, "".join(lines).encode())
         self._save()
-        changes.written = True
 
-    def _finish(self, number: int) -> None:
-        """Note that a source was read to its end. It replaces its entries of other content."""
-        self._change(number, finished=True)
-        numbers = self._numbers.setdefault(self.manifest.sources[number].key, [])
-        self.forget(earlier for earlier in numbers if earlier != number)
-        numbers[:] = [number]
+    def _finish(self, numbers: Sequence[int]) -> None:
+        """Note that sources were read to their ends: entries of other content are forgotten."""
+        sources = self.manifest.sources
+        latest = {sources[number].path or sources[number].name: number for number in numbers}
+        for number in numbers:
+            self._change(number, finished=True)
+        self.forget(
+            number
+            for number, entry in enumerate(sources)
+            if latest.get(entry.path or entry.name, number) != number and entry.fingerprint
+        )
 
     def forget(self, numbers: Iterable[int]) -> None:
         """Have sources read again when they are given again."""
-        for number in numbers:
+        for number in list(numbers):
             self._change(number, fingerprint="", note="")
 
     def remove_passages(self, source_ids: Iterable[str]) -> None:
-        """Delete the passages of records, and count their terms down."""
+        """Delete the passages of records."""
         ids = list(source_ids)
         if ids and len(self.passages):
-            held = self.passages.find(["terms"], "source_id", ids)["terms"].to_pylist()
+            rows = self.passages.find(["terms"], "source_id", ids)["terms"].to_pylist()
             self.passages.delete("source_id", ids)
-            self._count_terms((terms.split() for terms in held), -1)
+            self._count_terms((terms.split() for terms in rows), -1)
 
     def remove_records(self, source_ids: Sequence[str]) -> None:
-        """Delete records, without a trace of their revisions."""
+        """Delete records with their revisions: they may return."""
         self.remove_passages(source_ids)
         self.records.delete("source_id", source_ids)
 
@@ -240,7 +207,7 @@ class Draft:
         self.manifest.write_draft()
 
     def is_published(self) -> bool:
-        """Return whether readers see this very state, and its indexes are sound."""
+        """Return whether readers see this state, and its indexes are sound."""
         published = Manifest.published(self.manifest.place)
         if published is None or published.serial != self.manifest.serial:
             return False
@@ -252,16 +219,13 @@ class Draft:
 
     def publish(self) -> None:
         """Bring all indexes up to date, let readers see this state, and delete earlier ones."""
-        manifest = self.manifest
-        manifest.trained = bring_up_to_date(
-            self.passages, manifest.encoder.metric, manifest.trained
-        )
+        manifest, metric = self.manifest, self.manifest.encoder.metric
+        manifest.trained = bring_up_to_date(self.passages, metric, manifest.trained)
         if self._unindexed > UNINDEXED_RECORDS // 10:
             index_columns(self.records, ("source_id",))
         terms = self._terms.read(_TERMS.names).group_by("term").aggregate([("passages", "sum")])
-        self._terms.overwrite(
-            terms.rename_columns(_TERMS.names).filter(pa.compute.field("passages") > 0)
-        )
+        present = pa.compute.field("passages") > 0
+        self._terms.overwrite(terms.rename_columns(_TERMS.names).filter(present))
         index_columns(self._terms, ("term",))
         for number, entry in enumerate(manifest.sources):
             if entry.note and not self.records.count(f"source = {number} AND NOT deleted"):
@@ -269,15 +233,9 @@ class Draft:
         manifest.records = self.records.count("NOT deleted")
         manifest.retracted = self.passages.count("retracted")
         manifest.texts = self.passages.count("length > 0")
-        lengths = self.passages.pages(["length"])
-        manifest.terms = sum(
-            int(page["length"].to_numpy(zero_copy_only=False).sum()) for page in lengths
-        )
+        pages = self.passages.pages(["length"])
+        manifest.terms = sum(pa.compute.sum(page["length"]).as_py() or 0 for page in pages)
         self._save()
         manifest.publish()
         for table in self._tables.values():
             table.clean()
-
-    def _write_rejects(self) -> None:
-        lines = (json.dumps(row, ensure_ascii=False) for row in self._rejects)
-        self.manifest.place.write(REJECTS_FILE, "".join(f"{line}\n" for line in lines).encode())

@@ -1,4 +1,4 @@
-"""The files of a knowledge base: the ids of their documents, and the records of files that are gone."""
+"""The files of a knowledge base: the ids of their documents, and files that are gone."""
 
 import os
 from collections.abc import Iterable, Sequence
@@ -6,7 +6,9 @@ from pathlib import Path, PurePosixPath
 
 from briefcontext.errors import KnowledgeBaseError
 from briefcontext.knowledge.sources.source import FileSource
-from briefcontext.knowledge.store.manifest import RECORDS, IndexedSource, Manifest, open_place
+from briefcontext.knowledge.store.counts import IndexedSource
+from briefcontext.knowledge.store.manifest import RECORDS, Manifest
+from briefcontext.knowledge.store.place import open_place
 from briefcontext.knowledge.store.table import Table
 
 
@@ -16,7 +18,7 @@ def path_of(source: object) -> str | None:
 
 
 def keep_ids(records: Table, listed: Sequence[IndexedSource], sources: Iterable[object]) -> None:
-    """Have the documents of files that are in the base keep their ids, whichever folder is given this time."""
+    """Have documents keep their ids, whichever folder is given this time."""
     files = {
         path_of(source): source
         for source in sources
@@ -36,7 +38,7 @@ def keep_ids(records: Table, listed: Sequence[IndexedSource], sources: Iterable[
 def refuse_clashes(
     records: Table, listed: Sequence[IndexedSource], sources: Iterable[object]
 ) -> None:
-    """Raise KnowledgeBaseError if a file would replace the document of another file that still exists."""
+    """Raise KnowledgeBaseError if a file would replace the document of another file."""
     given: dict[str, FileSource] = {}
     for source in sources:
         if isinstance(source, FileSource) and source.document_id is not None:
@@ -59,24 +61,16 @@ def _clash(source: FileSource, held: str) -> str:
     depth = len(PurePosixPath(source.document_id or "").parts)
     folders = source.path.resolve().parents
     return (
-        f"{source.name} would replace {held}: both are document {source.document_id!r}. Give the "
-        f"folder above it, "
-        f"{folders[min(depth, len(folders)) - 1]}, so that its document gets a longer name. To "
-        f"replace the other "
-        "file, remove it first."
+        f"{source.name} would replace {held}: both are document {source.document_id!r}. Index "
+        f"{folders[min(depth, len(folders)) - 1]}, so that its document gets a longer name, or "
+        "remove the other file first."
     )
 
 
 def gone_records(
     path: str | os.PathLike[str], given: Iterable[str | Path], sources: Iterable[object]
 ) -> list[str]:
-    """Return the source ids that a base has from files that are gone, or no longer hold them.
-
-    Args:
-        path: the base, into which the sources were just indexed.
-        given: the files and folders that were given.
-        sources: the sources in them now.
-    """
+    """Return the source ids from files below `given` that are gone, or no longer have them."""
     if (manifest := Manifest.published(open_place(path))) is None:
         return []
     roots = [Path(root).expanduser().resolve() for root in given]

@@ -1,8 +1,8 @@
-"""Ingestion of a source's records: which are new, replace others, are deleted, or are rejected."""
+"""The records of sources: which are new, replace others, are deleted, or are rejected."""
 
 import hashlib
 import json
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
@@ -12,10 +12,10 @@ from langchain_core.documents import Document
 from numpy.typing import NDArray
 
 from briefcontext.files import encodable, sha256
-from briefcontext.knowledge.build.draft import Changes, Draft, HeldRecords, RecordState
+from briefcontext.knowledge.build.draft import Changes, Draft, RecordState
 from briefcontext.knowledge.chunking import CHUNK_TOKENS, chunk_document
 from briefcontext.knowledge.sources.source import Deletion, Entry, Reject, VectorDocument
-from briefcontext.knowledge.store.manifest import Counts
+from briefcontext.knowledge.store.counts import Counts
 from briefcontext.knowledge.store.passages import NewPassage
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 MAX_ID_LENGTH = 512
 WHOLE_TEXTS = frozenset({"article", "markdown", "pdf", "text"})
-"""Kinds of documents of which an encoder would read no more than the beginning."""
+"""Kinds of documents that are too long for an encoder."""
 
 Outcome = Literal["indexed", "updated", "unchanged", "deleted", "rejected"]
 Part = tuple[Document, NDArray[np.float32] | None]
@@ -50,8 +50,8 @@ class Record:
     @property
     def lost_characters(self) -> int:
         """Characters of its documents that have no Unicode."""
-        known = (document.metadata for document, _ in self.parts.values())
-        return sum(metadata.get("characters_without_unicode", 0) for metadata in known)
+        documents = (document for document, _ in self.parts.values())
+        return sum(each.metadata.get("characters_without_unicode", 0) for each in documents)
 
     def is_continued_by(self, other: "Record") -> bool:
         return self.source_id == other.source_id and self.parts.keys().isdisjoint(other.parts)
@@ -80,9 +80,8 @@ def gather_records(entries: Iterable[Entry]) -> Generator[Item]:
 
 
 def _record(entry: Document | VectorDocument) -> Record:
-    document, vector = (
-        (entry.document, entry.vector) if isinstance(entry, VectorDocument) else (entry, None)
-    )
+    vector = entry.vector if isinstance(entry, VectorDocument) else None
+    document = entry.document if isinstance(entry, VectorDocument) else entry
     if document.id is None and not document.metadata.get("source_id"):
         digest = sha256(document.page_content)[:12]
         named = f"{document.metadata.get('source') or 'document'}#{digest}"
@@ -95,123 +94,118 @@ class Ingest:
     """Decides, batch by batch, what the records of sources change."""
 
     def __init__(self, draft: Draft, encoder: "Encoder") -> None:
-        self._held = HeldRecords(draft.records, draft.passages)
-        self._encoder = encoder
-        self._chunk_tokens = draft.manifest.chunk_tokens
-        self._changes = Changes()
-        self._source = 0
+        self._draft, self._encoder = draft, encoder
+        self._changes, self._source = Changes(), 0
+        self._states: dict[str, RecordState] = {}
+        self._owners: dict[str, str] = {}
 
     def batch(self, items: Sequence[tuple[int, Item | None]]) -> Changes:
-        """Return the changes of the next records, each with the number of its source. None ends a source.
-
-        The next batch takes the changes into account, written or not.
-        """
-        changes = self._changes = Changes(
-            finished=[source for source, item in items if item is None]
-        )
-        checked = [
-            (source, self._with_vectors_checked(item)) for source, item in items if item is not None
-        ]
-        self._held.begin(
-            changes, [item.source_id for _, item in checked if not isinstance(item, Reject)]
-        )
+        """Return the changes of records, each with the number of its source. None ends one."""
+        finished = [source for source, item in items if item is None]
+        changes = self._changes = Changes(finished=finished)
+        checked = [(source, self._checked(item)) for source, item in items if item is not None]
+        ids = {item.source_id for _, item in checked if not isinstance(item, Reject)}
+        self._states, self._owners = self._draft.states(ids), {}
         records = [item for _, item in checked if isinstance(item, Record)]
-        for record in records:
-            state = self._held.state(record.source_id)
-            if state is None or state.digest != record.digest:
-                record.passages = list(self._chunks(record))
-        self._held.look_up_ids([id for record in records for id in record.ids])
-        outcomes: dict[int, Counter[str]] = {}
+        self._cut([record for record in records if not self._is_unchanged(record)])
+        outcomes = defaultdict[int, Counter[str]](Counter)
         for self._source, item in checked:
-            outcomes.setdefault(self._source, Counter()).update(
-                {
-                    "read": 1,
-                    self._apply(item): 1,
-                    "lost_characters": getattr(item, "lost_characters", 0),
-                }
-            )
+            outcomes[self._source].update(["read", self._apply(item)])
+            outcomes[self._source]["lost_characters"] += getattr(item, "lost_characters", 0)
         changes.counts = {source: Counts(**counts) for source, counts in outcomes.items()}
         return changes
+
+    def _is_unchanged(self, record: Record) -> bool:
+        state = self._states.get(record.source_id)
+        return state is not None and state.digest == record.digest
+
+    def _cut(self, records: Sequence[Record]) -> None:
+        """Cut records into passages, and look up the records that have passages of their ids."""
+        for record in records:
+            record.passages = list(self._chunks(record))
+        self._owners |= self._draft.owners([id for record in records for id in record.ids])
+
+    def _owner(self, id: str) -> str | None:
+        owner = self._owners.get(id)
+        return self._changes.owners.get(id) or (None if owner in self._changes.removed else owner)
 
     def _apply(self, item: Item) -> Outcome:
         if isinstance(item, Reject):
             return self._reject(item.position, item.reason)
-        return self._delete(item) if isinstance(item, Deletion) else self._upsert(item)
+        state = self._changes.records.get(item.source_id) or self._states.get(item.source_id)
+        if isinstance(item, Deletion):
+            return self._delete(item, state)
+        return self._upsert(item, state)
 
     def _reject(self, position: str, reason: str) -> Outcome:
         self._changes.rejects.append((self._source, position, reason))
         return "rejected"
 
-    def _delete(self, deletion: Deletion) -> Outcome:
+    def _delete(self, deletion: Deletion, state: RecordState | None) -> Outcome:
         """Delete a record, and keep a tombstone: an older copy must not bring the record back."""
-        source_id, state = deletion.source_id, self._held.state(deletion.source_id)
         revision = json.dumps([None, deletion.revised or None])
         # A newer record comes after the deletion, in a source that is read once more.
         if state is not None and _compare(revision, state.revision) != -1:
-            revision = _latest(state.revision, deletion.revised)
-        self._changes.records[source_id] = RecordState(self._source, b"", revision, deleted=True)
+            version, date = json.loads(state.revision)
+            revision = json.dumps([version, max(date or "", deletion.revised) or None])
+        tombstone = RecordState(self._source, b"", revision, deleted=True)
+        self._changes.records[deletion.source_id] = tombstone
         if state is None or state.deleted:
             return "unchanged"
-        self._changes.remove(source_id)
+        self._changes.remove(deletion.source_id)
         return "deleted"
 
-    def _upsert(self, record: Record) -> Outcome:
-        """Index a record, unless the one that is held is the same or newer."""
-        state = self._held.state(record.source_id)
-        order = None if state is None else _compare(record.revision, state.revision)
-        if state is not None and state.deleted:
+    def _upsert(self, record: Record, state: RecordState | None) -> Outcome:
+        """Index a record, unless the one in the base is the same or newer."""
+        if state is None:
+            return self._replace(record, is_update=False)
+        order = _compare(record.revision, state.revision)
+        if state.deleted:
             if order in (-1, 0):
-                return self._reject(
-                    record.position,
-                    f"{record.source_id!r} was deleted, and this copy is not newer.",
-                )
-        elif state is not None:
-            if record.digest == state.digest or order == -1:
-                if self._source != state.source:
-                    self._changes.records[record.source_id] = state._replace(source=self._source)
-                return "unchanged"
-            if order != 1 and state.source == self._source:
-                reason = f"{record.source_id!r} was in this source before, with other content."
+                reason = f"{record.source_id!r} was deleted, and this copy is not newer."
                 return self._reject(record.position, reason)
-        return self._replace(record, held=state is not None and not state.deleted)
+            return self._replace(record, is_update=False)
+        if record.digest == state.digest or order == -1:
+            if self._source != state.source:
+                self._changes.records[record.source_id] = state._replace(source=self._source)
+            return "unchanged"
+        if order != 1 and state.source == self._source:
+            reason = f"{record.source_id!r} was in this source before, with other content."
+            return self._reject(record.position, reason)
+        return self._replace(record, is_update=True)
 
-    def _replace(self, record: Record, *, held: bool) -> Outcome:
-        """Replace what is held of a record, unless its passages have ids of others."""
+    def _replace(self, record: Record, *, is_update: bool) -> Outcome:
+        """Write a record, unless its passages have ids of other records."""
         if not record.passages:
-            record.passages = list(self._chunks(record))
-            self._held.look_up_ids(record.ids)
-        ids = record.ids
-        if len(set(ids)) < len(ids) or any(
-            self._held.owner(id) not in (None, record.source_id) for id in ids
-        ):
+            self._cut([record])
+        ids, owners = record.ids, (None, record.source_id)
+        if len(set(ids)) < len(ids) or any(self._owner(id) not in owners for id in ids):
             named = ", ".join(map(repr, list(record.parts)[:3]))
-            return self._reject(
-                record.position, f"The passage ids of {named} are those of another record."
-            )
-        changes = self._changes
-        if held:
-            changes.remove(record.source_id)
-        changes.records[record.source_id] = RecordState(
-            self._source, record.digest, record.revision
-        )
-        changes.passages[record.source_id] = [
-            NewPassage(place, record.source_id, document, vector)
+            reason = f"The passage ids of {named} are those of another record."
+            return self._reject(record.position, reason)
+        changes, source_id = self._changes, record.source_id
+        if is_update:
+            changes.remove(source_id)
+        changes.records[source_id] = RecordState(self._source, record.digest, record.revision)
+        changes.passages[source_id] = [
+            NewPassage(place, source_id, document, vector)
             for place, (document, vector) in enumerate(record.passages)
         ]
-        changes.owners |= dict.fromkeys(ids, record.source_id)
-        return "updated" if held else "indexed"
+        changes.owners |= dict.fromkeys(ids, source_id)
+        return "updated" if is_update else "indexed"
 
-    def _with_vectors_checked(self, item: Item) -> Item:
-        if isinstance(item, Record):
-            for document, vector in item.parts.values():
-                name = f"Document {document.id or item.source_id!r}"
-                if vector is not None and vector.shape != (dimension := self._encoder.dimension,):
-                    reason = f"{name} has a vector of shape {vector.shape} where ({dimension},) is needed."
-                    return Reject(item.position, reason)
-                if vector is not None and not is_storable(vector):
-                    return Reject(
-                        item.position, f"{name} has a vector with values that are not finite."
-                    )
+    def _checked(self, item: Item) -> Item:
+        """Reject a record whose vectors cannot be stored."""
+        if not isinstance(item, Record):
+            return item
+        dimension = self._encoder.dimension
+        for document, vector in item.parts.values():
+            if vector is not None and (vector.shape != (dimension,) or not is_storable(vector)):
+                reason = (
+                    f"Document {document.id or item.source_id!r} has a vector of shape "
+                    f"{vector.shape}; {dimension} finite numbers are needed."
+                )
+                return Reject(item.position, reason)
         return item
 
     def _chunks(self, record: Record) -> Iterator[Part]:
@@ -220,7 +214,7 @@ class Ingest:
             if document.id is None:
                 document = document.model_copy(update={"id": record.source_id})
             whole_text = document.metadata.get("kind") in WHOLE_TEXTS
-            tokens = self._chunk_tokens or (CHUNK_TOKENS if whole_text else None)
+            tokens = self._draft.manifest.chunk_tokens or (CHUNK_TOKENS if whole_text else None)
             if vector is not None:
                 # A vector belongs to the whole document, which is therefore never cut.
                 yield document, np.ascontiguousarray(vector, np.float32)
@@ -236,24 +230,22 @@ class Ingest:
 
 
 def is_storable(vectors: NDArray[np.float32]) -> bool:
-    """Return whether half precision can hold the values of vectors: they are finite, and not too large."""
+    """Return whether the values of vectors are finite in half precision."""
     return bool((np.abs(vectors) <= float(np.finfo(np.float16).max)).all())
 
 
 def _checked(item: Item, taken: int) -> Item:
-    """Note a record's position, digest and revision, or reject it. `taken` counts the entries up to its end."""
+    """Set a record's position, digest and revision, or reject it.
+
+    `taken` counts the entries up to its end.
+    """
+    position, problem = f"entry {taken}", None
     if isinstance(item, Record):
-        item.position = f"entry {taken}" + (
-            f" ({encodable(item.source_id)})" if item.source_id else ""
-        )
-        problem = _problem(item)
-        return item if problem is None else Reject(item.position, problem)
-    if (
-        isinstance(item, Deletion)
-        and (problem := _id_problem("source id", item.source_id)) is not None
-    ):
-        return Reject(f"entry {taken}", problem)
-    return item
+        position += f" ({encodable(item.source_id)})" if item.source_id else ""
+        item.position, problem = position, _problem(item)
+    elif isinstance(item, Deletion):
+        problem = _id_problem("source id", item.source_id)
+    return item if problem is None else Reject(position, problem)
 
 
 def _problem(record: Record) -> str | None:
@@ -261,19 +253,22 @@ def _problem(record: Record) -> str | None:
     for what, id in [("source id", record.source_id), *ids]:
         if (problem := _id_problem(what, id)) is not None:
             return problem
-    first, _ = next(iter(record.parts.values()))
-    for document, _ in record.parts.values():
+    documents = [document for document, _ in record.parts.values()]
+    for document in documents:
         if not document.page_content.strip():
             return f"Document {document.id or record.source_id!r} has no text."
     try:
         content = [
-            (id, part.page_content, sorted(part.metadata.items()))
-            for id, (part, _) in record.parts.items()
+            (id, document.page_content, sorted(document.metadata.items()))
+            for id, document in zip(record.parts, documents, strict=True)
         ]
         stored = json.dumps(content, ensure_ascii=False, allow_nan=False).encode()
     except (TypeError, ValueError) as error:
-        return f"Document {first.id or record.source_id!r} cannot be stored: {error}."
-    record.digest, record.revision = hashlib.sha256(stored).digest()[:16], _revision(first)
+        return f"Document {documents[0].id or record.source_id!r} cannot be stored: {error}."
+    record.digest = hashlib.sha256(stored).digest()[:16]
+    version, revised = (documents[0].metadata.get(name) for name in ("version", "revised"))
+    version = version if isinstance(version, int) else None
+    record.revision = json.dumps([version, str(revised) if revised else None])
     return None
 
 
@@ -281,33 +276,20 @@ def _id_problem(what: str, value: str) -> str | None:
     if not value:
         return f"There is no {what}."
     if len(value) > MAX_ID_LENGTH:
-        return f"The {what} {value[:40]!r}… has {len(value):,} characters, and {MAX_ID_LENGTH} are allowed."
+        return f"The {what} {value[:40]!r}… has {len(value):,} characters, over {MAX_ID_LENGTH}."
     if value != value.strip() or not value.isprintable():
         return f"The {what} {value!r} has blanks around it, or characters that cannot be printed."
     return None
 
 
-def _revision(document: Document) -> str:
-    version, revised = document.metadata.get("version"), document.metadata.get("revised")
-    return json.dumps(
-        [version if isinstance(version, int) else None, str(revised) if revised else None]
-    )
-
-
-def _latest(revision: str, revised: str) -> str:
-    version, date = json.loads(revision)
-    return json.dumps([version, max(date or "", revised) or None])
-
-
 def _compare(new: str, held: str) -> int | None:
     """Return -1, 0 or 1 for an older, equal or newer revision, or None if they cannot be compared.
 
-    Versions count first, then the dates of revision. Both must have the one or the other.
+    Versions count first, then the dates of revision.
     """
-    parts = [
-        pair for pair in zip(json.loads(new), json.loads(held), strict=True) if None not in pair
-    ]
-    for ours, theirs in parts:
+    pairs = zip(json.loads(new), json.loads(held), strict=True)
+    known = [pair for pair in pairs if None not in pair]
+    for ours, theirs in known:
         if ours != theirs:
             return 1 if ours > theirs else -1
-    return 0 if parts else None
+    return 0 if known else None

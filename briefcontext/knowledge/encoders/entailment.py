@@ -1,4 +1,4 @@
-"""Entailment models: whether a passage says what a sentence says, by a cross-encoder."""
+"""Entailment models: cross-encoders that compare a sentence with a passage."""
 
 from collections.abc import Sequence
 from typing import Any, Literal
@@ -23,30 +23,25 @@ _LABELS: dict[str, Entailment] = {
     "contradict": "contradicted",
     "refute": "contradicted",
 }
-"""The beginnings of label names; other names mean that the passage does not say it."""
+"""Verdicts by the beginnings of label names; other labels mean "not stated"."""
 
 
 class EntailmentModel:
     """A cross-encoder for natural language inference or fact checking. Thread-safe.
 
-    Its labels are known by their names (`entailment`, `contradiction`). Of two labels without names
-    the second means that the sentence is supported, as in MiniCheck; a single output is the
-    probability of that.
+    Of two labels without names, the second means "supported", as in MiniCheck. A single output is
+    the log-odds of that.
     """
 
     def __init__(self, name: str) -> None:
-        """Read a model from a folder, or by its name from the Hugging Face hub or its local cache.
+        """Read a model from a folder, or by its name from the Hugging Face hub.
 
-        Raises:
-            KnowledgeBaseError: the weights are missing or cannot be read, or their labels say
-                nothing.
-            MissingExtraError: sentence-transformers is not installed.
+        Raises KnowledgeBaseError if it cannot be read, MissingExtraError without
+        sentence-transformers.
         """
         self.name = name
         check_installed("a cross-encoder")
-        folder = find_checkpoint(
-            name, needs="config.json", local_option="cross-encoder:/path/to/model"
-        )
+        folder = find_checkpoint(name, needs="config.json", option="cross-encoder:/path/to/model")
         self._model = open_cross_encoder(folder, TOKENS)
         self._labels = _meanings(name, self._model.model)
 
@@ -77,8 +72,8 @@ def _meanings(name: str, model: Any) -> list[Entailment]:
     if count == 2 and all(label.startswith("label_") for label in labels):
         return ["not_stated", "supported"]
     raise KnowledgeBaseError(
-        f"The labels of {name!r} ({', '.join(labels)}) do not say which means that a passage supports a sentence. "
-        "Use a model with the labels entailment, neutral and contradiction."
+        f"The labels of {name!r} are {', '.join(labels)}. Use a model with the labels entailment, "
+        "neutral and contradiction."
     )
 
 

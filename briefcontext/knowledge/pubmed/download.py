@@ -1,15 +1,15 @@
-"""Files from an HTTPS server: listed, checked, and continued where a connection broke."""
+"""Files from an HTTPS server: listed, checked, and continued after a broken connection."""
 
 import gzip
 import hashlib
-import logging
 import re
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypeVar
 
 from tenacity import Retrying, wait_exponential
 
@@ -20,56 +20,39 @@ from briefcontext.retries import PassingError, may_pass, retry_policy
 if TYPE_CHECKING:
     import httpx2
 
-logger = logging.getLogger(__name__)
-
 AT_ONCE = 2
 """Downloads at a time, which NCBI asks for."""
 TRIES = 6
 FIRST_WAIT, LONGEST_WAIT = 1.0, 60.0
-"""Seconds before another try; each wait is twice as long as the one before."""
+"""Seconds before another try; each wait is twice the one before."""
 _BLOCK = 1 << 20
 _CHECKSUM = re.compile(r"\b[0-9a-f]{32}\b")
 
+_T = TypeVar("_T")
+
 
 class Downloads:
-    """Downloads the files of one folder of a server into a folder on this machine.
-
-    A file that is complete is kept until `done` is called with its name.
-    """
+    """Downloads files of one folder of a server, and deletes them when they are done."""
 
     def __init__(self, url: str, folder: Path, *, keep: bool = False) -> None:
-        """Describe the downloads; nothing is read yet.
+        import httpx2
 
-        Args:
-            url: address of the folder on the server.
-            folder: the folder for the files; it is created.
-            keep: whether files are kept when they are done.
-        """
         self.url, self.folder, self._keep = url.rstrip("/") + "/", folder, keep
         self._threads = ThreadPoolExecutor(AT_ONCE, "download")
         self._started: dict[str, Future[Path]] = {}
         self._lock = threading.Lock()
+        headers = {"Accept-Encoding": "identity"}
+        self._client = httpx2.Client(follow_redirects=True, timeout=60, headers=headers)
 
     def names(self, pattern: re.Pattern[str]) -> list[str]:
-        """Return the names of the server's files that match a pattern, sorted.
-
-        Raises:
-            KnowledgeBaseError: the server cannot be reached, or has no such folder.
-        """
+        """Return the names of the server's files that match a pattern, sorted."""
         listing = self._text("")
         links = re.findall(r'href="([^"/?]+)"', listing)
         return sorted({name for name in links if pattern.fullmatch(name)})
 
     def size(self, name: str) -> int:
-        """Return the bytes of a file on the server."""
-
-        def ask() -> int:
-            with _client() as client, _failures():
-                reply = client.head(self.url + name)
-                _check(reply)
-                return int(reply.headers.get("Content-Length", 0))
-
-        return int(self._tried(name, ask))
+        reply = self._tried(name, lambda: self._ask("HEAD", name))
+        return int(reply.headers.get("Content-Length", 0))
 
     def start(self, name: str, *, checked: bool = True) -> "Future[Path]":
         """Begin a download in the background; `checked` compares it with the file's `.md5`."""
@@ -81,20 +64,19 @@ class Downloads:
     def get(self, name: str, *, checked: bool = True) -> Path:
         """Return the path of a file, downloaded if necessary.
 
-        Raises:
-            KnowledgeBaseError: the file cannot be downloaded, or is damaged on the server.
+        Raises KnowledgeBaseError if it cannot be downloaded, or is damaged on the server.
         """
         return self.start(name, checked=checked).result()
 
     def done(self, name: str) -> None:
-        """Delete a file that was read, unless files are kept."""
         self._started.pop(name, None)
         if not self._keep:
             (self.folder / name).unlink(missing_ok=True)
 
     def close(self) -> None:
-        """Wait for the downloads that run, and begin no other."""
+        """Wait for running downloads, and begin no other."""
         self._threads.shutdown(cancel_futures=True)
+        self._client.close()
 
     def _file(self, name: str, checked: bool) -> Path:
         path = self.folder / name
@@ -112,29 +94,20 @@ class Downloads:
         )
 
     def _download(self, name: str, expected: str) -> None:
-        """Download a file, from where an earlier try ended, and give it its name once it is right."""
-        path, partial, tag = (
-            self.folder / name,
-            self.folder / f"{name}.part",
-            self.folder / f"{name}.etag",
-        )
+        """Download a file, from where an earlier try ended."""
+        path = self.folder / name
+        partial, tag = path.with_name(f"{name}.part"), path.with_name(f"{name}.etag")
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
             version = tag.read_text() if tag.is_file() else ""
-            held = partial.stat().st_size if version and partial.is_file() else 0
-            asked = {"Range": f"bytes={held}-", "If-Range": version} if held else {}
-            with (
-                _client() as client,
-                _failures(),
-                client.stream("GET", self.url + name, headers=asked) as reply,
-            ):
-                if reply.status_code == 416:  # Everything was there, and is not what it should be.
+            size = partial.stat().st_size if version and partial.is_file() else 0
+            headers = {"Range": f"bytes={size}-", "If-Range": version} if size else {}
+            with _failures(), self._client.stream("GET", self.url + name, headers=headers) as reply:
+                if reply.status_code == 416:  # The parts are complete, and do not fit together.
                     partial.unlink()
-                    raise PassingError("its parts do not fit together")
                 _check(reply)
-                tag.write_text(
-                    str(reply.headers.get("ETag") or reply.headers.get("Last-Modified") or "")
-                )
+                version = reply.headers.get("ETag") or reply.headers.get("Last-Modified") or ""
+                tag.write_text(version)
                 with partial.open("ab" if reply.status_code == 206 else "wb") as file:
                     for block in reply.iter_raw():
                         file.write(block)
@@ -147,49 +120,32 @@ class Downloads:
             reason = error.strerror or first_line(error)
             raise KnowledgeBaseError(
                 f"{name} cannot be stored in {self.folder} ({reason}). Make space, and run the "
-                f"command again."
+                "command again."
             ) from error
 
     def _text(self, name: str) -> str:
-        def ask() -> str:
-            with _client() as client, _failures():
-                reply = client.get(self.url + name)
-                _check(reply)
-                return str(reply.text)
+        return str(self._tried(name, lambda: self._ask("GET", name)).text)
 
-        return str(self._tried(name, ask))
+    def _ask(self, method: str, name: str) -> "httpx2.Response":
+        with _failures():
+            reply = self._client.request(method, self.url + name)
+        _check(reply)
+        return reply
 
-    def _tried(self, name: str, ask: Any) -> Any:
+    def _tried(self, name: str, ask: Callable[[], _T]) -> _T:
         """Return the result of a request, which is repeated if it breaks."""
-        retrying = Retrying(
-            before_sleep=lambda state: logger.info(
-                "%s%s: %s; again", self.url, name, state.outcome
-            ),
-            **retry_policy(TRIES, wait_exponential(FIRST_WAIT, LONGEST_WAIT)),
-        )
+        policy = retry_policy(TRIES, wait_exponential(FIRST_WAIT, LONGEST_WAIT))
         try:
-            return retrying(ask)
+            return Retrying(**policy)(ask)
         except PassingError as error:
             raise KnowledgeBaseError(
                 f"{self.url}{name} could not be read in {TRIES} tries ({error}). Run the command "
-                f"again later: it "
-                "continues from here."
+                "again later: it continues from here."
             ) from error
-
-
-@contextmanager
-def _client() -> "Iterator[httpx2.Client]":
-    import httpx2
-
-    with httpx2.Client(
-        follow_redirects=True, timeout=60, headers={"Accept-Encoding": "identity"}
-    ) as client:
-        yield client
 
 
 @contextmanager
 def _failures() -> Iterator[None]:
-    """Raise a failure of the connection as one that may pass."""
     import httpx2
 
     try:
@@ -199,9 +155,8 @@ def _failures() -> Iterator[None]:
 
 
 def _check(reply: "httpx2.Response") -> None:
-    """Raise an error for a status that is not a success."""
     status = reply.status_code
-    if may_pass(status):
+    if may_pass(status) or status == 416:
         wait = retry_after(reply.headers.get("Retry-After"))
         raise PassingError(f"HTTP {status}", None if wait is None else min(wait, LONGEST_WAIT))
     if status >= 400:
@@ -211,14 +166,11 @@ def _check(reply: "httpx2.Response") -> None:
 
 
 def _damage(path: Path, name: str, expected: str) -> str:
-    """Say what is wrong with a complete download; "" if nothing is."""
-    if expected:
-        digest = hashlib.md5(usedforsecurity=False)
-        with path.open("rb") as file:
-            while block := file.read(_BLOCK):
-                digest.update(block)
-        if digest.hexdigest() != expected:
-            return f"its MD5 checksum is {digest.hexdigest()} and not {expected}"
+    """Return the damage of a complete download, or ""."""
+    with path.open("rb") as file:
+        digest = hashlib.file_digest(file, partial(hashlib.md5, usedforsecurity=False)).hexdigest()
+    if expected and digest != expected:
+        return f"its MD5 checksum is {digest} and not {expected}"
     if name.endswith(".gz"):
         try:
             with gzip.open(path) as content:

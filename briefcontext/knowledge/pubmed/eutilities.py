@@ -1,9 +1,6 @@
-"""NCBI's E-utilities, as far as PubMed needs them: PMIDs for a query, records for PMIDs.
+"""NCBI's E-utilities for PubMed: PMIDs of a query, records of PMIDs.
 
-Biopython's Bio.Entrez would have no timeouts, and a rate that threads break.
-
-Reference: "The E-utilities In-Depth" and "A General Introduction to the E-utilities" (NCBI
-Bookshelf NBK25499 and NBK25497).
+Reference: NCBI Bookshelf NBK25497 and NBK25499.
 """
 
 import io
@@ -20,7 +17,7 @@ from weakref import finalize
 
 from langchain_core.documents import Document
 from langchain_core.rate_limiters import BaseRateLimiter, InMemoryRateLimiter
-from tenacity import RetryCallState, Retrying, wait_exponential
+from tenacity import Retrying, wait_exponential
 
 from briefcontext.errors import KnowledgeBaseError, retry_after
 from briefcontext.knowledge.sources.source import Reject
@@ -38,11 +35,11 @@ PER_SECOND = 3
 PER_SECOND_WITH_KEY = 10
 """Requests that NCBI allows (NBK25497)."""
 MARGIN = 1.1
-"""Requests sent evenly arrive a little unevenly; 10 % more room keeps a server from counting one too many."""
+"""Requests do not arrive at even intervals."""
 BATCH = 200
 """Records in one request."""
 TRIES = 4
-"""Tries of a request, after waits of 1, 2 and 4 seconds where the server asks for no other."""
+"""Tries of a request, after waits of 1, 2 and 4 seconds."""
 LONGEST_PAUSE = 60.0
 """Seconds; a request whose server asks for a longer wait fails."""
 
@@ -53,15 +50,10 @@ _rates: dict[tuple[str, str], InMemoryRateLimiter] = {}
 
 
 class EUtilities:
-    """Asks the E-utilities about PubMed, politely. Safe to share between threads.
+    """A client of the E-utilities. Thread-safe.
 
-    All clients in a process share one rate: 3 requests a second, or 10 with an API key, which the
-    environment variable NCBI_API_KEY gives. NCBI asks for the address of whoever runs this:
-    NCBI_EMAIL. Neither is ever logged or named in an error: both travel in the body of POST
-    requests.
-
-    Requests that fail by overload, a broken connection, a timeout or a garbled answer are made
-    again up to three times, while other threads go on.
+    All clients in a process share a rate: 3 requests a second, or 10 with a key (NCBI_API_KEY).
+    NCBI asks for an e-mail address (NCBI_EMAIL). Neither is logged or shown in an error.
     """
 
     def __init__(
@@ -71,29 +63,20 @@ class EUtilities:
         timeout: float = 30.0,
         rate: BaseRateLimiter | None = None,
     ) -> None:
-        """Open no connection yet.
+        """Describe the client; `rate` spaces its requests.
 
-        Args:
-            base_url: where the E-utilities are; None: what BRIEFCONTEXT_EUTILS_URL says, else
-                NCBI's.
-            timeout: seconds to wait for a connection, and for each piece of an answer.
-            rate: spaces the requests; None: the one that this process shares.
-
-        Raises KnowledgeBaseError when the address, or the environment's proxy, cannot be used.
+        Raises KnowledgeBaseError if the address or the proxy cannot be used.
         """
         import httpx2
 
-        address = (base_url or os.environ.get(URL_VARIABLE, "").strip() or DEFAULT_URL).rstrip(
-            "/"
-        ) + "/"
+        address = base_url or os.environ.get(URL_VARIABLE, "").strip() or DEFAULT_URL
         url = httpx2.URL()
         with suppress(httpx2.InvalidURL):
-            url = httpx2.URL(address)
+            url = httpx2.URL(address.rstrip("/") + "/")
         if url.scheme not in ("http", "https") or not url.host:
             raise KnowledgeBaseError(
-                f"{address!r} is not an address of the E-utilities: give one like {DEFAULT_URL}, "
-                f"or unset "
-                f"{URL_VARIABLE}."
+                f"{address!r} is not an address of the E-utilities: unset {URL_VARIABLE}, or give "
+                f"one like {DEFAULT_URL}."
             )
         self._server = url.netloc.decode("ascii")
         self._api_key = os.environ.get(KEY_VARIABLE, "").strip()
@@ -108,39 +91,29 @@ class EUtilities:
             )
         except (ValueError, ImportError, httpx2.InvalidURL) as error:
             raise KnowledgeBaseError(
-                "The proxy that the environment names (HTTPS_PROXY, HTTP_PROXY, ALL_PROXY) cannot "
-                "be used for "
-                f"{self._server}: correct it, or unset it."
+                f"The proxy in the environment (HTTPS_PROXY, HTTP_PROXY, ALL_PROXY) cannot be used "
+                f"for {self._server}: correct it, or unset it."
             ) from error
-        # Whoever keeps this open to the end of the process need not call it.
+        # Called at the end of the process, at the latest.
         self.close = finalize(self, self._client.close)
 
     def search(self, query: str, most: int) -> list[str]:
-        """The PMIDs of the records that match a PubMed query, the most relevant first, at most `most` (and 9,999).
+        """Return the PMIDs that match a PubMed query, at most `most`, by relevance.
 
-        Raises KnowledgeBaseError when NCBI cannot be asked.
+        Raises KnowledgeBaseError if NCBI does not answer.
         """
         fields = {"term": query, "retmode": "json", "retmax": str(most), "sort": "relevance"}
-        found = self._ask("esearch", fields, _pmids)
-        # The query holds the question's words, which may be a patient's.
-        logger.debug("PubMed: %d records for %r", len(found), query)
-        return found
+        return self._ask("esearch", fields, _pmids)
 
     def fetch(self, pmids: Sequence[str]) -> dict[str, Document]:
-        """The records with these PMIDs, by PMID, as `read_pubmed_xml` reads them.
+        """Return the records with these PMIDs, as `read_pubmed_xml` reads them.
 
-        Those that PubMed does not return, or that cannot be read, are left out and logged as a
-        warning.
-
-        Raises KnowledgeBaseError when NCBI cannot be asked.
+        Missing records are logged. Raises KnowledgeBaseError if NCBI does not answer.
         """
         records: dict[str, Document] = {}
         for start in range(0, len(pmids), BATCH):
-            fields = {
-                "id": ",".join(pmids[start : start + BATCH]),
-                "retmode": "xml",
-                "rettype": "abstract",
-            }
+            ids = ",".join(pmids[start : start + BATCH])
+            fields = {"id": ids, "retmode": "xml", "rettype": "abstract"}
             for entry in self._ask("efetch", fields, _entries):
                 if isinstance(entry, Reject):
                     logger.warning("PubMed: %s left out: %s", entry.position, entry.reason)
@@ -151,35 +124,21 @@ class EUtilities:
         return records
 
     def _ask(self, utility: str, fields: dict[str, str], read: Callable[[bytes], _T]) -> _T:
-        """What `read` makes of the answer; it may raise `PassingError`."""
         identity = {"tool": TOOL, "email": self._email, "api_key": self._api_key}
-        sent = {
-            "db": "pubmed",
-            **fields,
-            **{name: value for name, value in identity.items() if value},
-        }
+        known = {name: value for name, value in identity.items() if value}
+        sent = {"db": "pubmed", **fields, **known}
 
         def attempt() -> _T:
             self.rate.acquire()
             return read(self._post(utility, sent))
 
-        def log(state: RetryCallState) -> None:
-            error = state.outcome.exception() if state.outcome else None
-            logger.info(
-                "PubMed: %s failed with %s; again in %g seconds",
-                utility,
-                error,
-                state.upcoming_sleep,
-            )
-
         policy = retry_policy(TRIES, wait_exponential(multiplier=1))
         try:
-            return Retrying(sleep=sleep, before_sleep=log, **policy)(attempt)
+            return Retrying(sleep=sleep, **policy)(attempt)
         except PassingError as error:
             raise KnowledgeBaseError(
-                f"PubMed did not answer ({self._server}: {utility} failed {TRIES} times, the last "
-                f"time with {error}): check the network, try again later, or use a knowledge base "
-                "on this machine (--kb DIR)."
+                f"PubMed did not answer ({self._server}: {utility} failed {TRIES} times, with "
+                f"{error}): check the network, try again later, or use --kb DIR."
             ) from error.__cause__
 
     def _post(self, utility: str, sent: dict[str, str]) -> bytes:
@@ -197,21 +156,20 @@ class EUtilities:
             wait = retry_after(response.headers.get("Retry-After"))
             if wait is not None and wait > LONGEST_PAUSE:
                 raise KnowledgeBaseError(
-                    f"PubMed wants to be asked again in {wait:.0f} seconds ({self._server}: "
-                    f"{reason}). Wait, or use a knowledge base on this machine (--kb DIR)."
+                    f"PubMed asks to wait {wait:.0f} seconds ({self._server}: {reason}). Wait, or "
+                    "use --kb DIR."
                 )
             raise PassingError(reason, wait)
         if self._api_key and "api key" in complaint.lower():
             raise KnowledgeBaseError(
-                f"{self._server} refused the API key ({reason}): correct {KEY_VARIABLE}, or "
-                "unset it to go on at 3 requests a second."
+                f"{self._server} refused the API key ({reason}): correct or unset {KEY_VARIABLE}."
             )
         if response.status_code != 200:
             raise KnowledgeBaseError(
                 f"{self._server} did not accept the request ({utility}: {reason}): check "
-                f"{URL_VARIABLE} if it is set, or use a knowledge base on this machine (--kb DIR)."
+                f"{URL_VARIABLE}, or use --kb DIR."
             )
-        if complaint:  # such as "Search Backend failed": these pass
+        if complaint:  # "Search Backend failed", for example, may pass.
             raise PassingError(reason)
         return response.content
 
@@ -224,9 +182,7 @@ class EUtilities:
 
 def _pmids(body: bytes) -> list[str]:
     pmids = _json(body)[1].get("idlist")
-    if not isinstance(pmids, list) or not all(
-        isinstance(pmid, str) and pmid.isdecimal() for pmid in pmids
-    ):
+    if not isinstance(pmids, list) or not all(str(pmid).isdecimal() for pmid in pmids):
         raise PassingError("an answer that is not a list of PMIDs in JSON")
     return pmids
 
@@ -238,17 +194,15 @@ def _entries(body: bytes) -> list[Document | Reject]:
         entry for entry in read_pubmed_xml(io.BytesIO(body)) if isinstance(entry, Document | Reject)
     ]
     for entry in entries:
-        # A reject of one record says which; any other one means that the rest of the answer is
-        # lost.
+        # Other rejects than of a record mean that the rest of the answer is lost.
         if isinstance(entry, Reject) and not entry.position.startswith("record "):
-            raise PassingError(
-                f"an answer that is not PubMed XML ({entry.position}: {entry.reason})"
-            )
+            problem = f"an answer that is not PubMed XML ({entry.position}: {entry.reason})"
+            raise PassingError(problem)
     return entries
 
 
 def _complaint(body: bytes) -> str:
-    """The error that an answer carries, whatever its status, on one line; "" if none."""
+    """Return the error in an answer on one line, or ""."""
     answer, result = _json(body)
     texts = [match[1].decode("utf-8", "replace") for match in _XML_ERROR.finditer(body)]
     texts += [str(error) for error in (answer.get("error"), result.get("ERROR")) if error]
@@ -256,7 +210,7 @@ def _complaint(body: bytes) -> str:
 
 
 def _json(body: bytes) -> tuple[dict[str, Any], dict[str, Any]]:
-    """A JSON answer, and the result of a search in it; empty where it is anything else."""
+    """Return a JSON answer and its search result; empty for anything else."""
     answer = None
     with suppress(ValueError):
         # Not strict: NCBI's error texts have raw line breaks inside strings.

@@ -1,4 +1,4 @@
-"""PubMed itself as a knowledge base: searched at NCBI for each question, without an index."""
+"""PubMed as a knowledge base: searched at NCBI for each question."""
 
 import re
 import unicodedata
@@ -15,38 +15,38 @@ from briefcontext.knowledge.encoders.encoder import title_and_text
 from briefcontext.knowledge.pubmed.eutilities import EUtilities
 from briefcontext.knowledge.sources.publication import language, publication_type
 from briefcontext.knowledge.store.filters import NO_FILTERS, Filters
-from briefcontext.knowledge.store.manifest import EncoderRecord, Manifest, timestamp
+from briefcontext.knowledge.store.manifest import EncoderRecord, Manifest
 from briefcontext.knowledge.study_type import PUBMED_QUERIES
 
 if TYPE_CHECKING:
     from briefcontext.knowledge.encoders import Encoder
 
 LIVE_PUBMED = "pubmed:"
-"""How a knowledge base's name says that it is this one; an encoder's name may follow."""
+"""The name of this knowledge base; an encoder's name may follow."""
 DEFAULT_ENCODER = "medcpt"
 REMEMBERED_SECONDS = 60.0
-"""How long the ranking of the last question is kept: the graph asks again, for more, when it leaves out retracted
-records."""
+"""The graph may ask the same question again, for more documents."""
 
 MOST_WORDS = 40
-"""A case report of a question has hundreds of words; the longest of them tend to be the rarest."""
+"""Words of a query: the longest tend to be the rarest."""
 MOST_WORDS_ALL_BUT_ONE = 12
-"""The query for all words but one grows with their square: 12 words make 132."""
+"""The query for all words but one grows with their square."""
 
 # PubMed leaves these out of every search, in capitals too ("Stopwords" in the PubMed User Guide).
 _PUBMED_STOPWORDS = """
-    a about again all almost also although always among an and another any are as at be because been before
-    being between both but by can could did do does done due during each either enough especially etc for
-    found from further had has have having here how however i if in into is it its itself just kg km made
-    mainly make may mg might ml mm most mostly must nearly neither no nor obtained of often on our overall
-    perhaps pmid quite rather really regarding seem seen several should show showed shown shows significantly
-    since so some such than that the their theirs them then there therefore these they this those through thus
-    to upon use used using various very was we were what when which while with within without would
+    a about again all almost also although always among an and another any are as at be because been
+    before being between both but by can could did do does done due during each either enough
+    especially etc for found from further had has have having here how however i if in into is it
+    its itself just kg km made mainly make may mg might ml mm most mostly must nearly neither no nor
+    obtained of often on our overall perhaps pmid quite rather really regarding seem seen several
+    should show showed shown shows significantly since so some such than that the their theirs them
+    then there therefore these they this those through thus to upon use used using various very was
+    we were what when which while with within without would
 """
 # Words of the asking. `or` and `not` are here as they would be operators.
 _QUESTION_WORDS = """
-    am define describe explain give he her his list me my name not or please she summarize tell us versus vs
-    where whether who whom whose why will you your
+    am define describe explain give he her his list me my name not or please she summarize tell us
+    versus vs where whether who whom whose why will you your
 """
 _IGNORED = frozenset(_PUBMED_STOPWORDS.split())
 _ASKING = frozenset(_QUESTION_WORDS.split())
@@ -56,15 +56,12 @@ _PLAIN_CHARACTERS = {ord("’"): "'", ord("‐"): "-"}
 
 
 class LivePubMed:
-    """Finds candidates with PubMed's own search, and ranks them with an encoder. Safe to share between threads.
+    """Ranks the candidates of PubMed's search with an encoder. Thread-safe.
 
-    A question's words go to NCBI, in two to four requests: see `EUtilities` and `pubmed_queries`.
-    Records are those of `read_pubmed_xml`; retracted ones are found like others. Close it when
-    done.
+    A question's words go to NCBI, in two to four requests. Close it when done.
     """
 
     term_statistics: None = None
-    """No corpus lies at hand to count terms in."""
 
     def __init__(
         self,
@@ -73,15 +70,9 @@ class LivePubMed:
         candidates: int = 100,
         eutilities: EUtilities | None = None,
     ) -> None:
-        """Open no connection yet.
+        """Describe the search, which ranks at least `k` and `candidates` records.
 
-        Args:
-            encoder: an encoder, or the name of one, which is then loaded when first needed.
-            candidates: how many records to rank for a question, or `k` where that is more.
-            eutilities: the client to ask with, closed with this; None: one of its own.
-
-        Raises:
-            KnowledgeBaseError: the address or the proxy that the environment gives cannot be used.
+        Raises KnowledgeBaseError if the address or the proxy of the environment cannot be used.
         """
         self.candidates = candidates
         self._encoder = encoder
@@ -90,18 +81,18 @@ class LivePubMed:
 
     @classmethod
     def from_name(cls, name: str) -> Self:
-        """Open it by name: `pubmed:` ranks with MedCPT, `pubmed:e5` with any encoder that `load_encoder` knows."""
+        """Open it by name: `pubmed:`, or `pubmed:e5` with another encoder."""
         return cls(name.removeprefix(LIVE_PUBMED).strip() or DEFAULT_ENCODER)
 
     def close(self) -> None:
         self._eutilities.close()
 
     def __repr__(self) -> str:
-        return f"LivePubMed({self._encoder if isinstance(self._encoder, str) else self._encoder.name!r})"
+        encoder = self._encoder
+        return f"LivePubMed({encoder if isinstance(encoder, str) else encoder.name!r})"
 
     @property
     def encoder(self) -> "Encoder":
-        """The encoder that ranks. Raises what `load_encoder` raises."""
         if isinstance(self._encoder, str):
             from briefcontext.knowledge.encoders import load_encoder
 
@@ -115,25 +106,16 @@ class LivePubMed:
 
     @cached_property
     def manifest(self) -> Manifest:
-        """Says which encoder ranks. Nothing is held here, so that all counts are zero."""
-        now = timestamp()
-        return Manifest(
-            created=now, updated=now, encoder=EncoderRecord.model_validate(self.encoder)
-        )
+        """Names the encoder; all counts are zero."""
+        return Manifest(encoder=EncoderRecord.model_validate(self.encoder))
 
     def search(self, query: str, k: int, filters: Filters = NO_FILTERS) -> list[Document]:
-        """The `k` records most similar to a question among the candidates, best first; none if PubMed has none.
+        """Return the `k` candidates most similar to a question, as `KnowledgeBase.search` does.
 
-        Each has `rank` (from 1) and `score` in its metadata: cosine similarity or inner product, by
-        the encoder's metric. Equal scores are in PubMed's order of relevance. It is PubMed that
-        applies the filters.
-
-        Raises:
-            InputError: `k` is below 1.
-            KnowledgeBaseError: NCBI cannot be asked, or gave no record that can be read.
+        Equal scores are in PubMed's order. Raises KnowledgeBaseError if NCBI does not answer.
         """
         if k < 1:
-            raise InputError(f"k is {k}, and at least 1 passage must be asked for.")
+            raise InputError(f"k is {k}: ask for at least 1 passage.")
         asked = (query, max(k, self.candidates), filters)
         same, made, ranking = self._last
         if same != asked or monotonic() - made >= REMEMBERED_SECONDS:
@@ -142,7 +124,7 @@ class LivePubMed:
         return [document.model_copy(deep=True) for document in ranking[:k]]
 
     def _ranked(self, query: str, most: int, filters: Filters) -> list[Document]:
-        encoder = self.encoder  # a missing encoder is known before NCBI is troubled
+        encoder = self.encoder  # Fails before NCBI is asked.
         pmids = self._find(query, most, filters)
         if not pmids:
             return []
@@ -150,8 +132,7 @@ class LivePubMed:
         documents = [records[pmid] for pmid in pmids if pmid in records]
         if not documents:
             raise KnowledgeBaseError(
-                f"None of the records that PubMed found ({len(pmids):,}) can be read: try again "
-                f"later."
+                f"None of PubMed's {len(pmids):,} records can be read: try again later."
             )
         passages = [title_and_text(document) for document in documents]
         scores = encoder.encode_passages(passages) @ encoder.encode_queries([query])[0]
@@ -161,15 +142,14 @@ class LivePubMed:
         return [documents[place] for place in best]
 
     def source(self, source_id: str) -> list[Document]:
-        """The record with this PMID, as a list of one.
+        """Return the record with this PMID, as a list of one.
 
-        Raises KnowledgeBaseError when PubMed has no readable record of it, or NCBI cannot be asked.
+        Raises KnowledgeBaseError if there is no readable record, or NCBI does not answer.
         """
         records = self._eutilities.fetch([source_id] if source_id.isdecimal() else [])
         if source_id not in records:
-            raise KnowledgeBaseError(
-                f"PubMed has no readable record with PMID {source_id!r}: check the number."
-            )
+            message = f"PubMed has no readable record with PMID {source_id!r}: check the number."
+            raise KnowledgeBaseError(message)
         return [records[source_id]]
 
     def _find(self, question: str, most: int, filters: Filters) -> list[str]:
@@ -184,16 +164,11 @@ class LivePubMed:
 
 
 def pubmed_queries(question: str) -> list[str]:
-    """Return PubMed queries for a question, the strictest first; none when it has no content words.
+    """Return PubMed queries for a question, the strictest first.
 
-    PubMed wants every word of a query in a record, and a sentence rarely meets that. So each query
-    asks for less than the one before: all content words; all but any one of them (for 3 to 12
-    words); any of them. The last relies on PubMed's sort by relevance ("Best Match: New relevance
-    search for PubMed", PLoS Biology 2018;16:e2005343).
-
-    Words stay next to each other, for PubMed to find its subject headings and phrases among them.
-    Punctuation and capitals are dropped, so that nothing in a question acts as an operator, a field
-    tag or a wildcard.
+    They ask for all content words; all but any one of them (for 3 to 12 words); any of them. PubMed
+    sorts the last by relevance (PLoS Biology 2018;16:e2005343). Without punctuation and capitals,
+    nothing in a question is an operator, a field tag or a wildcard.
 
     >>> pubmed_queries("Does aspirin prevent a stroke?")[:2]
     ['aspirin prevent stroke', '(aspirin prevent) OR (aspirin stroke) OR (prevent stroke)']
@@ -201,17 +176,14 @@ def pubmed_queries(question: str) -> list[str]:
     words = _content_words(question)
     queries = [" ".join(words)]
     if 3 <= len(words) <= MOST_WORDS_ALL_BUT_ONE:
-        queries.append(
-            " OR ".join(f"({' '.join(kept)})" for kept in combinations(words, len(words) - 1))
-        )
+        some = combinations(words, len(words) - 1)
+        queries.append(" OR ".join(f"({' '.join(kept)})" for kept in some))
     queries.append(" OR ".join(words))
     return list(dict.fromkeys(filter(None, queries)))
 
 
 def pubmed_filters(filters: Filters) -> str:
-    """Return what a PubMed query must be joined to by AND for its records to fulfil the filters; "" without any.
-
-    PubMed counts a publication to the years of its issue and of its appearance online.
+    """Return filters as a PubMed query; "" without any.
 
     >>> pubmed_filters(Filters(first_year=2015, publication_types=("Review",)))
     '(2015:3000[dp]) AND ("Review"[pt])'
@@ -238,9 +210,8 @@ def pubmed_filters(filters: Filters) -> str:
 
 def _content_words(question: str) -> list[str]:
     text = unicodedata.normalize("NFKC", question).translate(_PLAIN_CHARACTERS)
-    words = list(
-        dict.fromkeys(word.lower() for word in _WORD.findall(text) if not _is_stop_word(word))
-    )
+    content = (word.lower() for word in _WORD.findall(text) if not _is_stop_word(word))
+    words = list(dict.fromkeys(content))
     kept = set(sorted(words, key=len, reverse=True)[:MOST_WORDS])
     return [word for word in words if word in kept]
 

@@ -1,32 +1,31 @@
-"""PubMed's yearly baseline, its daily updates and NCBI's MedCPT vectors, as sources of a knowledge base.
+"""PubMed's baseline, its daily updates and NCBI's MedCPT vectors, as sources.
 
 https://ftp.ncbi.nlm.nih.gov/pubmed/ has the folders `baseline` and `updatefiles`, whose files are
-numbered through: pubmed26n0001.xml.gz, each with an .md5 file. The vectors are in
-https://ftp.ncbi.nlm.nih.gov/pub/lu/MedCPT/pubmed_embeddings/ (see `medcpt_embeddings`).
+numbered through: pubmed26n0001.xml.gz, each with an .md5 file. `medcpt_embeddings` describes the
+vectors.
 """
 
-import json
 import os
 import re
-from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import asdict, dataclass
-from itertools import islice, pairwise
+from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from langchain_core.documents import Document
 from numpy.typing import NDArray
+from pydantic import TypeAdapter, ValidationError
 
-from briefcontext.errors import KnowledgeBaseError, first_line
+from briefcontext.errors import KnowledgeBaseError, problems
 from briefcontext.knowledge.pubmed.download import Downloads
 from briefcontext.knowledge.sources.limited import LimitedFile, ReadLimits
+from briefcontext.knowledge.sources.medcpt_embeddings import open_vectors, read_pmids
 from briefcontext.knowledge.sources.pubmed_xml import read_pubmed_xml
 from briefcontext.knowledge.sources.source import Entry, Reject, VectorDocument
 from briefcontext.knowledge.store.filters import NO_FILTERS, Filters, matches
-from briefcontext.knowledge.store.manifest import Place
+from briefcontext.knowledge.store.place import Place
 
 PUBMED_URL = "https://ftp.ncbi.nlm.nih.gov/pubmed/"
 PUBMED_VARIABLE = "BRIEFCONTEXT_PUBMED_URL"
@@ -35,10 +34,8 @@ VECTORS_URL = "https://ftp.ncbi.nlm.nih.gov/pub/lu/MedCPT/pubmed_embeddings/"
 VECTORS_VARIABLE = "BRIEFCONTEXT_MEDCPT_URL"
 BASELINE, UPDATES = "baseline", "updatefiles"
 STATE_FILE = "pubmed.json"
-"""The options of a base of PubMed, with which it is updated."""
+"""The options of a base of PubMed."""
 RECORDS_PER_FILE = 30_000
-PART, PARTS_AHEAD = 1_000, 20
-"""Records that are read at a time, and how many such parts in advance."""
 
 _FILE = re.compile(r"pubmed(\d\d)n(\d{4,})\.xml\.gz")
 _CHUNK = re.compile(r"embeds_chunk_(\w+)\.npy")
@@ -46,33 +43,26 @@ _CHUNK = re.compile(r"embeds_chunk_(\w+)\.npy")
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What a base of PubMed holds."""
+    """The contents of a base of PubMed."""
 
     filters: Filters = NO_FILTERS
     embeddings: bool = False
     """Whether NCBI's vectors are used."""
 
     def save(self, place: Place) -> None:
-        """Write them into the base."""
-        place.write(STATE_FILE, json.dumps(asdict(self), indent=1).encode())
+        place.write(STATE_FILE, TypeAdapter(Options).dump_json(self))
 
     @classmethod
     def load(cls, place: Place) -> "Options | None":
-        """Read them from a base; None if it is not a base of PubMed."""
+        """Read the options of a base; None if it is not a base of PubMed."""
         if (content := place.read(STATE_FILE)) is None:
             return None
         try:
-            state = json.loads(content)
-            lists = {
-                name: tuple(value)
-                for name, value in state["filters"].items()
-                if isinstance(value, list)
-            }
-            return cls(Filters(**{**state["filters"], **lists}), bool(state["embeddings"]))
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            return TypeAdapter(Options).validate_json(content)
+        except ValidationError as error:
             raise KnowledgeBaseError(
-                f"{place}/{STATE_FILE} is damaged ({first_line(error)}). Restore it, or build the "
-                f"base again."
+                f"{place}/{STATE_FILE} is damaged ({problems(error)}). Restore it, or build the "
+                "base again."
             ) from error
 
 
@@ -85,26 +75,17 @@ class Release:
 
     @property
     def year(self) -> int:
-        """The two digits of its baseline's year."""
-        return int(_match(self.name)[1])
+        return int(self.name[6:8])
 
     @property
     def number(self) -> int:
-        """Its place among all files of the year."""
-        return int(_match(self.name)[2])
-
-
-def _match(name: str) -> re.Match[str]:
-    match = _FILE.fullmatch(name)
-    assert match is not None
-    return match
+        return int(self.name[9:].partition(".")[0])
 
 
 class Mirror:
     """NCBI's files on a server, and their downloads."""
 
     def __init__(self, folder: Path, *, keep: bool = False) -> None:
-        """Take the folder for downloads, and whether they are kept after they are read."""
         pubmed = os.environ.get(PUBMED_VARIABLE, "").strip() or PUBMED_URL
         vectors = os.environ.get(VECTORS_VARIABLE, "").strip() or VECTORS_URL
         self._files = {
@@ -116,8 +97,7 @@ class Mirror:
     def releases(self, part: str) -> list[Release]:
         """Return the files of the baseline or of the updates, in NCBI's order.
 
-        Raises:
-            KnowledgeBaseError: one is missing among them.
+        Raises KnowledgeBaseError if one is missing among them.
         """
         names = self._files[part].names(_FILE)
         releases = sorted(
@@ -129,7 +109,7 @@ class Mirror:
         return releases
 
     def size(self, releases: Sequence[Release]) -> int:
-        """Return about how many bytes some files have, by a few of them."""
+        """Estimate the bytes of files by a few of them."""
         sample = [releases[len(releases) * step // 8] for step in range(8)] if releases else []
         sizes = [self._files[each.folder].size(each.name) for each in dict.fromkeys(sample)]
         return round(sum(sizes) / len(sizes) * len(releases)) if sizes else 0
@@ -141,11 +121,9 @@ class Mirror:
         ]
 
     def download(self, release: Release) -> Downloads:
-        """Return the downloads that a file belongs to."""
         return self._files[release.folder]
 
     def close(self) -> None:
-        """End the downloads."""
         for downloads in (*self._files.values(), self.vectors):
             downloads.close()
 
@@ -158,15 +136,9 @@ def _gap(year: int, number: int, part: str) -> str:
 
 
 def due_updates(updates: Sequence[Release], done: Sequence[str]) -> list[Release]:
-    """Return the update files that a base does not have, in order.
+    """Return the update files that a base with the files `done` does not have, in order.
 
-    Args:
-        updates: the files on the server.
-        done: the names of the files that the base has.
-
-    Raises:
-        KnowledgeBaseError: a file is missing between those of the base and those on the server, or
-            the server has the files of another year.
+    Raises KnowledgeBaseError if a file is missing between, or NCBI has the files of another year.
     """
     held = [Release("", name) for name in done if _FILE.fullmatch(name)]
     if not held:
@@ -175,8 +147,8 @@ def due_updates(updates: Sequence[Release], done: Sequence[str]) -> list[Release
     due = [each for each in updates if (each.year, each.number) > (last.year, last.number)]
     if due and due[0].year != last.year:
         raise KnowledgeBaseError(
-            f"This base follows PubMed's baseline of 20{last.year}, and NCBI has the files of 20{due[0].year}. Run "
-            "`briefcontext pubmed build` on it: records that did not change are not encoded again."
+            f"This base follows PubMed's baseline of 20{last.year}, and NCBI has the files of "
+            f"20{due[0].year}. Run `briefcontext pubmed build` on it."
         )
     if due and due[0].number != last.number + 1:
         raise KnowledgeBaseError(_gap(last.year, last.number + 1, UPDATES))
@@ -184,16 +156,15 @@ def due_updates(updates: Sequence[Release], done: Sequence[str]) -> list[Release
 
 
 class Vectors:
-    """NCBI's vectors by PMID. Chunks are downloaded when an article of theirs is read first."""
+    """NCBI's vectors by PMID. A chunk is downloaded when one of its articles is read."""
 
     def __init__(self, downloads: Downloads, chunks: Sequence[str]) -> None:
-        """Download the PMIDs of all chunks, which are small."""
         self._downloads, self._chunks = downloads, chunks
         names = [f"pmids_chunk_{chunk}.json" for chunk in chunks]
         for name in names:
             downloads.start(name, checked=False)
-        rows = [_pmids(downloads.get(name, checked=False)) for name in names]
-        self._pmids = np.concatenate(rows) if rows else np.empty(0, np.int64)
+        rows = [read_pmids(downloads.get(name, checked=False)) for name in names]
+        self._pmids = np.concatenate([np.empty(0, np.int64), *rows])
         self._order = np.argsort(self._pmids, kind="stable")
         self._starts = np.cumsum([0, *map(len, rows)])
         self._open: dict[int, NDArray[np.floating[Any]]] = {}
@@ -212,15 +183,7 @@ class Vectors:
             name = f"embeds_chunk_{self._chunks[number]}.npy"
             path = self._downloads.get(name, checked=False)
             count = int(self._starts[number + 1] - self._starts[number])
-            try:
-                vectors = np.load(path, mmap_mode="r")
-            except (ValueError, OSError, EOFError) as error:
-                raise _damaged(path, error) from error
-            if len(vectors) != count:
-                raise KnowledgeBaseError(
-                    f"{path} has {len(vectors):,} vectors for {count:,} PMIDs. Delete both."
-                )
-            self._open[number] = vectors
+            self._open[number] = open_vectors(path, count)
         return self._open[number]
 
     def close(self) -> None:
@@ -232,23 +195,10 @@ class Vectors:
             self._downloads.done(name)
 
 
-def _pmids(path: Path) -> NDArray[np.int64]:
-    try:
-        return np.array([int(pmid) for pmid in json.loads(path.read_bytes())], np.int64)
-    except (ValueError, TypeError) as error:
-        raise _damaged(path, error) from error
-
-
-def _damaged(path: Path, error: Exception) -> KnowledgeBaseError:
-    return KnowledgeBaseError(
-        f"{path} is damaged ({first_line(error)}). Delete it, and run the command again."
-    )
-
-
 class ReleaseSource:
-    """A file of PubMed as a source: downloaded when it is read, filtered, and deleted afterwards.
+    """A file of PubMed: downloaded when it is read, filtered, and deleted afterwards.
 
-    Its fingerprint is its name with the options: NCBI numbers its files, and does not change them.
+    Its fingerprint is its name with the options: NCBI does not change its files.
     """
 
     consumed = 0
@@ -264,16 +214,6 @@ class ReleaseSource:
         following: Release | None = None,
         report: Callable[["ReleaseSource"], None] | None = None,
     ) -> None:
-        """Describe the file.
-
-        Args:
-            mirror: the server.
-            release: the file.
-            options: the filters.
-            vectors: vectors that need no encoding.
-            following: the next file, which is downloaded meanwhile.
-            report: called when the file was read.
-        """
         self._mirror, self._release, self._options = mirror, release, options
         self._vectors, self._following, self._report = vectors, following, report
         self.read = self.left_out = 0
@@ -283,31 +223,27 @@ class ReleaseSource:
 
     @property
     def name(self) -> str:
-        """The name of the file."""
         return self._release.name
 
     @property
     def fingerprint(self) -> str:
-        """The name and the options."""
         return f"pubmed:{self.name}:{self._options.filters}"
 
     def entries(self) -> Iterator[Entry]:
-        """Read the file from its beginning."""
-        downloads = self._mirror.download(self._release)
+        downloads, filters = self._mirror.download(self._release), self._options.filters
         self.read = self.left_out = self.consumed = 0
         path = downloads.get(self.name)
         if self._following is not None:
             self._mirror.download(self._following).start(self._following.name)
-        # A process of its own parses while passages are encoded and written.
         file = LimitedFile(path, read_pubmed_xml, name=self.name, reading=[], limits=ReadLimits())
         self.size = file.size
-        for entry in _read_ahead(file.entries()):
+        for entry in file.entries():
             self.read += 1
             self.consumed = file.consumed
             if isinstance(entry, Reject) and not entry.position.startswith("record "):
                 # The file is rejected from here on, and not one of its records.
                 raise KnowledgeBaseError(f"{path} cannot be read to its end. {entry.reason}")
-            if isinstance(entry, Document) and not self._is_wanted(entry):
+            if isinstance(entry, Document) and filters and not matches(entry, filters):
                 self.left_out += 1
                 continue
             yield self._with_vector(entry)
@@ -315,33 +251,11 @@ class ReleaseSource:
         if self._report is not None:
             self._report(self)
 
-    def _is_wanted(self, document: Document) -> bool:
-        filters = self._options.filters
-        return not filters or matches(document, filters)
-
     def _with_vector(self, entry: Entry) -> Entry:
         if self._vectors is None or not isinstance(entry, Document):
             return entry
         vector = self._vectors.find(str(entry.id))
         return entry if vector is None else VectorDocument(entry, vector)
-
-
-def _read_ahead(entries: Iterator[Entry]) -> Iterator[Entry]:
-    """Yield entries that a thread reads in advance, so that parsing goes on during a write."""
-    thread = ThreadPoolExecutor(1, "read")
-    parts: deque[Future[list[Entry]]] = deque()
-
-    def read() -> None:
-        parts.append(thread.submit(lambda: list(islice(entries, PART))))
-
-    try:
-        for _ in range(PARTS_AHEAD):
-            read()
-        while part := parts.popleft().result():
-            read()
-            yield from part
-    finally:
-        thread.shutdown(cancel_futures=True)
 
 
 def release_sources(
@@ -352,7 +266,7 @@ def release_sources(
     vectors: Vectors | None = None,
     report: Callable[[ReleaseSource], None] | None = None,
 ) -> list[ReleaseSource]:
-    """Return files as sources, each of which begins the download of the next one."""
+    """Return files as sources."""
     followers = [*releases[1:], None]
     return [
         ReleaseSource(mirror, release, options, vectors=vectors, following=following, report=report)
@@ -361,5 +275,5 @@ def release_sources(
 
 
 def finished_releases(sources: Sequence[Any]) -> list[str]:
-    """Return the names of the files among the sources of a manifest that were read to their end."""
+    """Return the names of the files of PubMed that were read to their end."""
     return [source.name for source in sources if source.finished and _FILE.fullmatch(source.name)]

@@ -1,1 +1,1 @@
-"""Readers of source formats: from files to documents, deletions and rejects."""
+"""Readers of source formats."""

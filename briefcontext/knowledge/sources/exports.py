@@ -1,4 +1,4 @@
-"""MEDLINE text, which PubMed saves as .txt and .nbib, and RIS, which reference managers export."""
+"""MEDLINE text, which PubMed saves as .txt and .nbib, and RIS of reference managers."""
 
 from codecs import BOM_UTF8
 from collections import defaultdict
@@ -42,7 +42,7 @@ _Fields = Mapping[str, list[str]]
 
 
 def is_medline(start: bytes) -> bool:
-    """Return True if a file that begins with these bytes is MEDLINE text."""
+    """Return whether a file that begins with these bytes is MEDLINE text."""
     return start.removeprefix(BOM_UTF8).lstrip().startswith(b"PMID- ")
 
 

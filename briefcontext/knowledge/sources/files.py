@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from langchain_core.document_loaders import BaseLoader
 
 READER_VERSION = 19
-"""Goes up if the same files are read as other entries, so that they are read again."""
+"""Goes up if files are read otherwise, so that they are read again."""
 
 ENDINGS: dict[str, tuple[str, ...]] = {
     "jsonl": (".jsonl", ".ndjson"),
@@ -81,10 +81,7 @@ WHOLE_FILES: dict[str, Callable[..., Iterator[Entry]]] = {
     **{format: partial(read_office, format=format) for format in ("docx", "pptx")},
     **{format: partial(read_document, format=format) for format in ("epub", "latex", "odt", "rtf")},
 }
-NEEDED = {
-    "pdf": "pypdfium2",
-    **dict.fromkeys(WHOLE_FILES.keys() - {"text", "pdf"}, "pypandoc"),
-}
+NEEDED = {"pdf": "pypdfium2", **dict.fromkeys(WHOLE_FILES.keys() - {"text", "pdf"}, "pypandoc")}
 TABLES = {"jsonl": jsonl_rows, "csv": csv_rows}
 COLLECTIONS: dict[str, Callable[..., Iterator[Entry]]] = {
     "pubmed": read_pubmed_xml,
@@ -102,7 +99,6 @@ class SkippedFile(EntrySource):
     """A file in a folder or of a glob that is not read: as a source, one reject."""
 
     def __init__(self, name: str, reason: str) -> None:
-        """Name the file and the reason, a clause such as `its kind is not known`."""
         fingerprint = f"sha256:{sha256(json.dumps(['skipped', name, reason]))}"
         reject = Reject(WHOLE_FILE, f"It was skipped: {reason}.")
         super().__init__([reject], name=name, fingerprint=fingerprint, size=1)
@@ -143,18 +139,17 @@ def open_sources(
     come last, each as a `SkippedFile`, except hidden files.
 
     Args:
-        paths: files; folders with those in them; globs, with `**` for folders at any depth.
-        format: one of `ENDINGS` for all files; of a folder, those with its endings are read. By
-            default, a file's format follows from its name, and from the root element of XML.
-        fields: the columns of JSONL and CSV files by field, `{"id": "doc", "text": "body"}`; by
-            default `tables.COLUMNS`.
+        paths: files, folders, or globs, with `**` for folders at any depth.
+        format: one of `ENDINGS` for all files; by default, it follows from a file's name, and from
+            the root element of XML.
+        fields: the columns of JSONL and CSV files by field, `{"id": "doc", "text": "body"}`.
         loader: a document loader of LangChain that reads all files, as `module:Class`.
         loader_arguments: arguments for the loader after the path.
-        limits: the time and memory for reading a file, in a process that ends beyond them. A file
-            beyond them is a reject. Loaders and arrays of vectors are read without.
+        limits: the time and memory for reading a file; one beyond them is a reject. Loaders and
+            arrays of vectors are read without.
 
     Raises:
-        InputError: the format, a field or the loader is not known, or does not go with another.
+        InputError: the format, a field or the loader is unknown, or does not go with another.
         MissingExtraError: the loader's package is not installed.
         KnowledgeBaseError: a path matches nothing, or none of its files can be a source.
     """
@@ -253,9 +248,7 @@ def _open_read(file: FoundFile, format: str, columns: Columns, limits: ReadLimit
 
 
 def _open_loaded(
-    file: FoundFile,
-    loader: "Callable[..., BaseLoader]",
-    arguments: Mapping[str, object],
+    file: FoundFile, loader: "Callable[..., BaseLoader]", arguments: Mapping[str, object]
 ) -> FileSource:
     def read(_: BufferedIOBase, document_id: str) -> Iterator[Entry]:
         make = partial(loader, str(file.path), **arguments)
@@ -279,10 +272,7 @@ def _check_table(file: FoundFile, format: str, columns: Columns) -> None:
 
 
 def _find_files(given: str | Path) -> list[FoundFile]:
-    """Return the files of a path, sorted; hidden ones only if they are named.
-
-    Raises KnowledgeBaseError if there is none, or a folder cannot be read.
-    """
+    """Return the files of a path, sorted. Raises KnowledgeBaseError if there is none."""
     path = Path(given).expanduser()
     files, problem = list[FoundFile](), f"There is no file or folder {given}"
     if path.is_file():

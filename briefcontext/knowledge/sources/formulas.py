@@ -1,4 +1,4 @@
-"""Formulas in TeX as one line of plain text, with their grouping: `√(a×b/3600)`, `a/(72×b)`."""
+"""Formulas in TeX as one line of plain text: `√(a×b/3600)`, `a/(72×b)`."""
 
 from collections.abc import Sequence
 from functools import cache
@@ -63,7 +63,7 @@ def mathml_tex(element: etree._Element) -> str:
 
 
 def with_superscript(before: str, raised: str) -> str:
-    """Return a text and what is raised after it, as in `10^9`; a citation's number as in `[9]`.
+    """Return a text and what is raised after it: `10^9`, or a citation as in `[9]`.
 
     After a blank it is no exponent, as in `18F`. Digits after a full stop or a sign are a citation.
     """
@@ -81,7 +81,7 @@ def with_superscript(before: str, raised: str) -> str:
 
 
 def with_subscript(before: str, lowered: str) -> str:
-    """Return a text and what is lowered after it: `H2O`, but `10_2`, as 102 is another number."""
+    """Return a text and what is lowered after it: `H2O`, but `10_2`."""
     lowered = lowered.strip()
     digits = before[-1:].isdigit() and lowered[:1].isdigit()
     return f"{before}{'_' if digits else ''}{lowered}"

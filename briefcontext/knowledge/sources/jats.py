@@ -1,7 +1,6 @@
 """JATS and NLM article XML, as PubMed Central writes it: one document per article.
 
-Element names are those of the NLM Journal Archiving DTD 2.x and of its successor JATS. Namespaces
-are ignored, so that JATS in the envelope of a service reads the same.
+Namespaces are ignored.
 """
 
 import json
@@ -37,10 +36,10 @@ ROOTS = ("article", "pmc-articleset", "OAI-PMH")
 WRAPPERS = ("pmc-articleset", "{*}OAI-PMH")
 
 ABSTRACTS_LEFT_OUT = frozenset({"graphical", "video", "toc", "teaser"})
-"""Values of `abstract-type` for pictures and for blurbs that repeat the abstract."""
+"""Values of `abstract-type` for pictures and for copies of the abstract."""
 
 PUB_DATES = ("ppub", "collection", "epub-ppub", "epub", "pub")
-"""`pub-type` or `date-type` by preference: the issue's date first, as in PubMed's PubDate."""
+"""`pub-type` or `date-type` by preference: the issue's date first, as in PubMed."""
 
 PAGES = {
     "pmc": "https://pmc.ncbi.nlm.nih.gov/articles/{}/",
@@ -60,13 +59,13 @@ MEDLINE_TYPES = {
     "review-article": "Review",
     "systematic-review": "Systematic Review",
 }
-"""Publication types, as filters name them, by `article-type`. Other types are kept as they are."""
+"""PubMed's publication types by `article-type`."""
 
 META, JOURNAL = "front/article-meta", "front/journal-meta"
 ABBREVIATION = "journal-id[@journal-id-type='nlm-ta']"
 LANGUAGE = "{http://www.w3.org/XML/1998/namespace}lang"
 ENGLISH = "en"
-"""The DTDs' default, which is not loaded."""
+"""The DTDs' default."""
 
 NOTICES = frozenset({"partial-retraction", "retraction"})
 RETRACTION_FORWARD, CORRECTION_FORWARD = "retraction-forward", "correction-forward"
@@ -74,7 +73,7 @@ CONCERN_FORWARD = frozenset({"concern-forward", "expressed-concern", "expression
 
 TITLES = ("article-title", "subtitle", "trans-title", "trans-subtitle")
 HEADED = frozenset({"abstract", "app", "body", "boxed-text", "disp-quote", "sec", "trans-abstract"})
-"""Elements whose titles are headings, which end with them as those of a quotation do."""
+"""Elements whose titles are headings, which end with them."""
 CAPTIONED = frozenset({"boxed-text", "fig", "supplementary-material", "table-wrap"})
 BLOCKS = HEADED | CAPTIONED | {
     "caption", "code", "def", "def-item", "def-list", "fig-group", "list", "list-item", "p",
@@ -95,15 +94,11 @@ _INITIAL = re.compile(r"(?<![^\W_])[^\W\d_]|(?<=[A-Z])[A-Z]")
 
 @rejecting
 def read_jats(stream: BufferedIOBase) -> Iterator[Entry]:
-    """Read the articles of a JATS stream, a single article or a set of them, and the rejects.
+    """Read the articles and rejects of a JATS stream, of one article or a set.
 
-    The text is the title, the abstracts, the body and the floats, in this order, as `read_document`
-    writes it. A short footnote is at its reference. Front and back matter, sub-articles and struck
-    text are left out.
-
-    The id is the PMC id, else the DOI, else the first other id, else `pmid:…`. `sections` is
-    JSON: `[heading, start, end]` for each heading in order. `text[start:end]` begins with the
-    heading and ends before the next one. Text without a heading has the heading "".
+    The text is the title, the abstracts, the body and the floats, as `read_document` writes it. A
+    short footnote is at its reference. Front and back matter, sub-articles and struck text are left
+    out. The id is the PMC id, else the DOI, else another id, else `pmid:…`.
     """
     for number, article in enumerate(stream_elements(stream, ("{*}article",), within=WRAPPERS), 1):
         yield _article(article, f"record {number}")
@@ -259,7 +254,7 @@ def _titles(article: etree._Element) -> Iterator[etree._Element]:
 
 
 def _place_notes(article: etree._Element, parts: Sequence[etree._Element]) -> None:
-    """Move short footnotes to the references to them, in place of their marks."""
+    """Move short footnotes to the references to them."""
     notes = {note.get("id", ""): note for note in article.iter("fn")}
     originals = set()
     for reference in [reference for part in parts for reference in part.iter("xref")]:
@@ -329,7 +324,7 @@ def _caption(element: etree._Element) -> Node:
 
 
 def _list(element: etree._Element, level: int) -> Iterator[Node]:
-    """Yield a list with the marks of its items: numbers, letters, or labels of another kind."""
+    """Yield a list with the marks of its items: numbers, letters, or other labels."""
     for title in element.iterfind("title"):
         yield {"t": "Para", "c": list(_inlines(title))}
     items = element.findall("list-item")
@@ -401,7 +396,7 @@ def _inline(element: etree._Element) -> Iterator[Node]:
 
 
 def _string(text: str | None) -> list[Node]:
-    """Return a text as pandoc has it; its blanks are one at each side."""
+    """Return a text as pandoc has it, with one blank at each side that has some."""
     if not text:
         return []
     words = " ".join(text.split())

@@ -1,7 +1,6 @@
 """Reading of files in a process with limits of time and memory.
 
-One process reads file after file. It is started for the first file, and again after a file that was
-beyond the limits. Its alarm and its memory limit end it, wherever it is.
+One process reads file after file. Its alarm and its memory limit end it; then another is started.
 """
 
 import atexit
@@ -30,13 +29,13 @@ from briefcontext.knowledge.sources.source import (
 )
 
 FILE_BYTES = 50_000_000
-"""The size of a file up to which the time limit holds; a longer one may take more in proportion."""
+"""A larger file may take more time in proportion."""
 GIGABYTE = 1024**3
 AVAILABLE = find_spec("resource") is not None
 """False on Windows, which has no limits of a process."""
 
 MAX_SHARE, MAX_SHARE_KEPT = 0.7, 0.2
-"""Shares of the memory: of a file that was beyond the limit, and of a process that goes on."""
+"""Shares of the memory: of a file that was beyond the limit, and of a process that is kept."""
 
 Read = Callable[..., Iterator[Entry]]
 
@@ -46,9 +45,8 @@ class ReadLimits:
     """The limits for reading a file; for a file of many records, the time is for each of them."""
 
     seconds: float = 30.0
-    """For a file of up to 50 MB; longer ones get more in proportion."""
+    """For a file of up to 50 MB."""
     gigabytes: float = 1.0
-    """Of memory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,19 +58,16 @@ class _Job:
 
 
 _Message = tuple[int, Entry | None, Exception | None, bool]
-"""The bytes read, and an entry; or the end of a file, its error, and whether the process goes on."""
+"""The bytes read and an entry; or an error at the end, and whether the process is kept."""
 
 
 class _Process:
     """A process that reads files."""
 
     def __init__(self) -> None:
-        paths = [path or os.getcwd() for path in sys.path]
-        environment = {
-            **os.environ,
-            "PYTHONPATH": os.pathsep.join(paths),
-            "OPENBLAS_NUM_THREADS": "1",  # Each thread reserves memory.
-        }
+        paths = os.pathsep.join(path or os.getcwd() for path in sys.path)
+        # Each thread of OpenBLAS reserves memory.
+        environment = {**os.environ, "PYTHONPATH": paths, "OPENBLAS_NUM_THREADS": "1"}
         self._running = Popen(
             [sys.executable, "-m", __name__],
             stdin=PIPE,
@@ -84,14 +79,12 @@ class _Process:
 
     @property
     def runs(self) -> bool:
-        """Whether the process has not ended."""
         return self._running.poll() is None
 
     def messages(self, job: _Job) -> Iterator[_Message]:
         """Yield what the process reads of a file. Raises EOFError when it ends before."""
-        requests, replies = self._running.stdin, self._running.stdout
-        assert requests is not None
-        assert replies is not None
+        requests: Any = self._running.stdin
+        replies: Any = self._running.stdout
         try:
             pickle.dump(job, requests)
             requests.flush()
@@ -103,21 +96,18 @@ class _Process:
             if message[1] is None:
                 return
 
-    def end(self) -> int:
-        """Kill the process and what it started, and return its exit status."""
-        self._running.poll()
+    def end(self) -> None:
+        """Kill the process and its children."""
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(self._running.pid, signal.SIGKILL)
         for pipe in (self._running.stdin, self._running.stdout):
             with suppress(BrokenPipeError):
                 pipe.close()  # type: ignore[union-attr]
-        return self._running.wait()
+        self._running.wait()
 
     def status(self) -> int:
         """Return the exit status of a process that has ended."""
-        status = self._running.wait()
-        self.end()
-        return status
+        return self._running.wait()
 
 
 _idle: defaultdict[int, list[_Process]] = defaultdict(list)
@@ -178,15 +168,10 @@ def _read_limited(job: _Job) -> Iterator[tuple[int, Entry | None]]:
 
 
 def _reason(status: int, limits: ReadLimits) -> str:
+    what, option = f"{limits.gigabytes:g} GB of memory, or it is damaged", "--max-memory"
     if status == -signal.SIGALRM:
-        return (
-            f"Reading it takes more than {limits.seconds:g} seconds: split it, or raise the limit "
-            "(index --max-seconds)."
-        )
-    return (
-        f"Reading it takes more than {limits.gigabytes:g} GB of memory, or it is damaged: split "
-        "it, or raise the limit (index --max-memory)."
-    )
+        what, option = f"{limits.seconds:g} seconds", "--max-seconds"
+    return f"Reading it takes more than {what}: split it, or raise the limit (index {option})."
 
 
 def main() -> None:
@@ -232,14 +217,13 @@ def _serve(job: _Job, replies: BinaryIO, size: int) -> None:
         send(None)
     except MemoryError:
         raise
-    except BriefContextError as error:
-        send(None, error)
     except Exception as error:  # noqa: BLE001 - it is raised where the file was opened
-        send(None, RuntimeError(f"{type(error).__name__}: {error}"))
+        known = isinstance(error, BriefContextError)
+        send(None, error if known else RuntimeError(f"{type(error).__name__}: {error}"))
 
 
 def _share_of_memory(size: int, limits: ReadLimits) -> float:
-    """Return the share of its memory that the process has used since it began with a size."""
+    """Return the share of its memory that the process has used since its start."""
     return (_address_space() - size) / (limits.gigabytes * GIGABYTE)
 
 

@@ -31,18 +31,12 @@ class LoaderSource(EntrySource):
     """The documents of a LangChain document loader, as a source.
 
     Successive pages of one `source`, with a number in `page`, are one document. Other documents
-    have their own id, else their `source`. Links come from `url`, `pmid`, `doi` or a `source` that
-    is an address. The loader runs again each time the source is read.
+    have their id, else their `source`. The loader runs again each time the source is read.
     """
 
     def __init__(
-        self,
-        loader: "BaseLoader",
-        *,
-        name: str | None = None,
-        fingerprint: str = "",
+        self, loader: "BaseLoader", *, name: str | None = None, fingerprint: str = ""
     ) -> None:
-        """Name the source, by default after the loader's class; see `Source.fingerprint`."""
         name = name or type(loader).__name__
         super().__init__(lambda: load(lambda: loader, name), name=name, fingerprint=fingerprint)
 
@@ -68,20 +62,12 @@ def loader_class(named: str) -> "Callable[..., BaseLoader]":
 
 
 def load(
-    make: "Callable[[], BaseLoader]",
-    source: str,
-    *,
-    source_is_the_file: bool = False,
+    make: "Callable[[], BaseLoader]", source: str, *, source_is_the_file: bool = False
 ) -> Iterator[Entry]:
     """Load documents, and a reject if the loader fails.
 
-    Args:
-        make: returns the loader.
-        source: the name of documents without a `source`.
-        source_is_the_file: all documents have that name.
-
-    Raises:
-        MissingExtraError: a package of the loader is not installed.
+    `source` is the name of documents without a `source`, or of all if `source_is_the_file`. Raises
+    MissingExtraError if a package of the loader is not installed.
     """
     counts = Counter[str]()
 

@@ -1,9 +1,8 @@
-"""NCBI's published MedCPT embeddings of PubMed, indexed without encoding anything again.
+"""NCBI's published MedCPT embeddings of PubMed.
 
-Each of the 38 chunks at https://ftp.ncbi.nlm.nih.gov/pub/lu/MedCPT/pubmed_embeddings/ is three
-files: `embeds_chunk_N.npy`, (n, 768) float32; `pmids_chunk_N.json`, the PMIDs of its rows;
-`pubmed_chunk_N.json`, an object with the date, title, abstract and MeSH terms of a PMID as `d`,
-`t`, `a` and `m`.
+Each chunk at https://ftp.ncbi.nlm.nih.gov/pub/lu/MedCPT/pubmed_embeddings/ is three files:
+`embeds_chunk_N.npy`, (n, 768) float32; `pmids_chunk_N.json`, the PMIDs of its rows;
+`pubmed_chunk_N.json`, by PMID the date `d`, title `t`, abstract `a` and MeSH terms `m`.
 """
 
 import json
@@ -37,14 +36,14 @@ from briefcontext.knowledge.sources.source import (
 )
 
 READER_VERSION = 2
-"""Goes up if the same files are read as other entries, so that they are read again."""
+"""Goes up if files are read otherwise, so that they are read again."""
 DIMENSION = 768
 PARTS = re.compile(r"(?P<part>embeds|pmids|pubmed)_chunk_(?P<chunk>\w+)\.(?:npy|json)(?:\.gz)?")
 DOWNLOAD = "https://ftp.ncbi.nlm.nih.gov/pub/lu/MedCPT/pubmed_embeddings/"
 
 
 class MedCPTEmbeddings(FileSource):
-    """A chunk, as a source of documents with vectors. `size` counts the bytes of its articles.
+    """A chunk, as a source of documents with vectors.
 
     Only the PMIDs are in memory. An article without a vector or a text is a reject, and so is a
     vector without an article.
@@ -53,7 +52,7 @@ class MedCPTEmbeddings(FileSource):
     encoder = "medcpt"
     """The encoder for queries to these vectors."""
     note = (
-        "These files tell of a retraction only where an article's title begins with 'RETRACTED:'; "
+        "These files show a retraction only if an article's title begins with 'RETRACTED:'; "
         "PubMed XML that is indexed over them marks the others."
     )
 
@@ -74,20 +73,8 @@ class MedCPTEmbeddings(FileSource):
 
     def _vectors(self) -> tuple[NDArray[np.floating[Any]], dict[int, int]]:
         """Return the vectors, (n, 768), and the row of each PMID."""
-        paths = f"{self._vectors_path} and {self._pmids_path}"
-        try:
-            with file_errors(self._vectors_path):
-                vectors = np.load(self._vectors_path, mmap_mode="r")
-            with open_content(self._pmids_path) as (stream, _):
-                pmids = list(map(int, json.load(stream)))
-        except (*DAMAGED_GZIP, ValueError, TypeError) as error:
-            problem = f"{paths} are damaged or incomplete ({first_line(error)})"
-            raise KnowledgeBaseError(f"{problem}: download both again from {DOWNLOAD}.") from error
-        if vectors.shape != (len(pmids), DIMENSION) or vectors.dtype.kind != "f":
-            raise KnowledgeBaseError(
-                f"{paths} do not fit: {len(pmids):,} PMIDs, and an array of shape {vectors.shape} "
-                f"and type {vectors.dtype}. Download both again from {DOWNLOAD}."
-            )
+        pmids = read_pmids(self._pmids_path).tolist()
+        vectors = open_vectors(self._vectors_path, len(pmids))
         return vectors, {pmid: row for row, pmid in enumerate(pmids)}
 
     def _entries(self, stream: BufferedIOBase) -> Iterator[Entry]:
@@ -108,11 +95,37 @@ class MedCPTEmbeddings(FileSource):
             yield Reject(place, f"{problem}. Articles left out: {len(rows):,}.")
 
 
-def part_beside(path: Path, part: str) -> Path:
-    """Return the file with another part of the chunk: `embeds`, `pmids` or `pubmed`.
+def read_pmids(path: Path) -> NDArray[np.int64]:
+    """Return the PMIDs of a chunk. Raises KnowledgeBaseError if the file is damaged."""
+    try:
+        with open_content(path) as (stream, _):
+            return np.array([int(pmid) for pmid in json.load(stream)], np.int64)
+    except (*DAMAGED_GZIP, ValueError, TypeError) as error:
+        raise _damaged(path, first_line(error)) from error
 
-    Raises UnreadableError if it is missing.
+
+def open_vectors(path: Path, count: int) -> NDArray[np.floating[Any]]:
+    """Return the vectors of a chunk with `count` PMIDs, which remain on the disk.
+
+    Raises KnowledgeBaseError if the file is damaged or is of another chunk.
     """
+    try:
+        with file_errors(path):
+            vectors: NDArray[np.floating[Any]] = np.load(path, mmap_mode="r")
+    except (*DAMAGED_GZIP, ValueError) as error:
+        raise _damaged(path, first_line(error)) from error
+    if vectors.shape != (count, DIMENSION) or vectors.dtype.kind != "f":
+        raise _damaged(path, f"{vectors.dtype} {vectors.shape} for {count:,} PMIDs")
+    return vectors
+
+
+def _damaged(path: Path, problem: str) -> KnowledgeBaseError:
+    advice = f"Delete it and the file of PMIDs, and download both again from {DOWNLOAD}"
+    return KnowledgeBaseError(f"{path} is damaged or incomplete ({problem}). {advice}.")
+
+
+def part_beside(path: Path, part: str) -> Path:
+    """Return the file of another part of the chunk. Raises UnreadableError if it is missing."""
     match = PARTS.fullmatch(path.name)
     if match is None:
         raise UnreadableError("its name is none of MedCPT's, such as embeds_chunk_0.npy")

@@ -15,7 +15,7 @@ _W = "{http://schemas.openxmlformats.org/wordprocessingml/2006/main}"
 _A = "{http://schemas.openxmlformats.org/drawingml/2006/main}"
 _FALLBACK = "{http://schemas.openxmlformats.org/markup-compatibility/2006}Fallback"
 _UNWRAPPED = ("bdo", "dir", "fldSimple", "ins", "moveTo", "smartTag")
-"""Elements that pandoc leaves out with what is in them."""
+"""Elements that pandoc leaves out with their content."""
 _STRUCK = tuple(f"{_W}{name}" for name in ("strike", "dstrike", "vanish"))
 _SHOWN = tuple(f"{_W}{name}" for name in ("t", "sym", "footnoteReference", "endnoteReference"))
 _RENAMED = {"cr": "br", "ptab": "tab"}
@@ -60,7 +60,7 @@ def _parsed(xml: bytes) -> etree._Element:
 
 
 def _prepare_slide(paragraph: etree._Element) -> None:
-    """Have the runs of a slide's paragraph be one, with exponents and without struck text."""
+    """Join the runs of a slide's paragraph, with exponents and without struck text."""
     text = ""
     for run in paragraph.findall(f"{_A}*"):
         shown = " " if run.tag == f"{_A}br" else run.findtext(f"{_A}t") or ""

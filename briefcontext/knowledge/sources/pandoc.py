@@ -1,7 +1,4 @@
-"""Documents that pandoc reads, as plain text with sections, lists and tables.
-
-pandoc runs in a sandbox, in a process with a limit of time and memory. `Outline` flattens its tree.
-"""
+"""Documents that pandoc reads, as plain text with sections, lists and tables."""
 
 import json
 import zlib
@@ -20,11 +17,7 @@ from langchain_core.documents import Document
 from lxml.etree import XMLParser, XMLSyntaxError, _Element, fromstring
 
 from briefcontext.errors import needing
-from briefcontext.knowledge.sources.formulas import (
-    formula_text,
-    with_subscript,
-    with_superscript,
-)
+from briefcontext.knowledge.sources.formulas import formula_text, with_subscript, with_superscript
 from briefcontext.knowledge.sources.publication import under
 from briefcontext.knowledge.sources.source import Entry, UnreadableError, rejecting
 from briefcontext.knowledge.sources.texts import decoded, file_document, read_whole
@@ -34,15 +27,15 @@ MEMORY = "600M"
 MOST_UNPACKED = 32 * 1024 * 1024
 TEXT_ENDINGS = (".htm", ".html", ".ncx", ".opf", ".rels", ".xhtml", ".xml")
 MOST_CELLS = 500_000
-"""Limit of the cells of a table; one that spans places counts in each."""
+"""Cells of a table; one that spans places counts in each."""
 WIDEST = 1000
 LONGEST_HEADER = 200
-"""Characters of a header, and of a repeated cell, after which it is cut."""
+"""Characters of a header, and of a repeated cell."""
 ARCHIVES = ("epub", "odt")
 PROPERTIES = ("docProps/core.xml", "meta.xml")
 TITLE = ".//{http://purl.org/dc/elements/1.1/}title"
 PROSE = {"epub": ("title", "subtitle", "abstract"), "html": ()}
-"""The metadata of a format that are text; others have all of those that follow."""
+"""Metadata that are text in some formats; others have all of the following."""
 ALL_PROSE = ("title", "subtitle", "author", "date", "abstract")
 NUMERALS = {
     "Alpha": tuple(ascii_lowercase),
@@ -51,7 +44,7 @@ NUMERALS = {
 
 Node = dict[str, Any]
 Row = list[tuple[str, Any]]
-"""The text and the cell in each column."""
+"""The text and the cell of each column."""
 Part = tuple[list[str], list[Row]]
 """The headers of the columns, and the rows below them."""
 _CONTROLS = dict.fromkeys((*range(9), 11, 12, *range(14, 32), 127), " ")
@@ -61,9 +54,9 @@ _CONTROLS = dict.fromkeys((*range(9), 11, 12, *range(14, 32), 127), " ")
 def read_document(stream: BufferedIOBase, document_id: str, *, format: str) -> Iterator[Entry]:
     """Read a file in one of pandoc's formats as one document, or its reject.
 
-    Paragraphs, headings, list items and table rows are separated by a blank line. A heading has its
-    outer headings before it (`under`). A row is `Header: value | Header: value`. `sections` is
-    JSON: `[heading, start, end]` for each heading in order, as `read_jats` writes it.
+    Paragraphs, headings, list items and rows are separated by a blank line. A heading has its outer
+    headings before it (`under`). A row is `Header: value | Header: value`. `sections` is JSON:
+    `[heading, start, end]` for each heading in order.
     """
     content = read_whole(stream)
     title = ""
@@ -89,10 +82,7 @@ def opened_archive(content: bytes, format: str) -> Iterator[ZipFile]:
 
 
 def text_parts(archive: ZipFile) -> tuple[list[ZipInfo], str]:
-    """Return the parts of an archive with text, and the title that it states.
-
-    Raises UnreadableError if they are too large.
-    """
+    """Return the parts with text, and the stated title. Raises UnreadableError for a bomb."""
     parts = [part for part in archive.infolist() if part.filename.endswith(TEXT_ENDINGS)]
     if (unpacked := sum(part.file_size for part in parts)) > MOST_UNPACKED:
         raise UnreadableError(f"It would be {unpacked:,} bytes unpacked, more than are read.")
@@ -120,11 +110,9 @@ def outline(content: bytes, format: str) -> "Outline":
 
 @contextmanager
 def converted(content: bytes, format: str, target: str) -> Iterator[IO[bytes]]:
-    """Open a file as pandoc writes it in another format.
+    """Open a file as pandoc writes it in another format, in a sandbox with limits.
 
-    Raises:
-        UnreadableError: pandoc cannot read the file, or not within its limits.
-        MissingExtraError: pandoc is not installed.
+    Raises UnreadableError if pandoc cannot read it, MissingExtraError if pandoc is not installed.
     """
     with needing("documents", "Reading this format needs pandoc"):
         import pypandoc
@@ -170,19 +158,18 @@ class Outline:
 
     @property
     def text(self) -> str:
-        """The whole text."""
         return "\n\n".join(self._blocks)
 
     @property
     def sections(self) -> list[tuple[str, int, int]]:
-        """The heading, start and end of each section; empty if there are no headings."""
+        """The heading, start and end of each section."""
         places = list(accumulate((len(block) + 2 for block in self._blocks), initial=0))
         starts = [places[number] + place for _, number, place in self._starts]
         headings = [heading for heading, _, _ in self._starts]
         return list(zip(headings, starts, [*starts[1:], places[-1] - 2], strict=False))
 
     def document(self, document_id: str, *, kind: str = "text", title: str = "") -> Document:
-        """Return the document of a file; `title` is the stated one, which may be a file's name."""
+        """Return the document of a file; `title` is the stated one."""
         sections = json.dumps(self.sections, ensure_ascii=False)
         metadata = {"sections": sections} if self._starts else {}
         titles = (title, self.title)
@@ -258,7 +245,6 @@ class Outline:
             self._begin(heading)
 
     def _begin(self, heading: str) -> None:
-        """Begin a section; its heading is a block."""
         self._starts.append((heading, len(self._blocks), len(self._prefix())))
         if heading:
             self._write(heading)
@@ -279,7 +265,7 @@ class Outline:
         self._mark = ""
 
     def _quote(self, blocks: Sequence[Node]) -> None:
-        """Add a quotation; a heading in it ends with it."""
+        """Add a quotation, with which its headings end."""
         outer, count = self._headings, len(self._starts)
         self._walk(blocks)
         self._headings = outer
@@ -353,7 +339,7 @@ def _text(inlines: Sequence[Node], text: str = "") -> str:
 
 
 def _raise(text: str, raised: Sequence[Node], following: Sequence[Node]) -> str:
-    """Return a text and what is raised after it: a numerator, a citation or an exponent."""
+    """Add what is raised after a text: a numerator, a citation or an exponent."""
     own = _text(raised)
     stroke = str(following[0].get("c")) if following else ""
     # A solidus alone may divide a power, as in 10^9/2; a fraction slash does not.
@@ -423,7 +409,7 @@ def _is_name(text: str) -> bool:
 
 
 def _lines(headers: Sequence[str], rows: Sequence[Row]) -> Iterator[str]:
-    """Yield rows below headers; a cell that spans a whole row is the heading of those after it."""
+    """Yield rows below headers; a cell that spans a row is the heading of the rows after it."""
     cells = [row for row in rows if not _is_whole(row)]
     columns = zip(headers, range(len(headers)), strict=True)
     missing = (name for name, column in columns if not any(row[column][0] for row in cells))

@@ -33,16 +33,17 @@ _alone = threading.Lock()
 _BLANK_GAP = 0.15
 """Gap in font sizes from which a blank is between two characters."""
 _HYPHENS = "\x02\xad"
-"""The characters that PDFium has for a hyphen at the end of a line."""
+"""PDFium's characters for a hyphen at the end of a line."""
 _BOXES = frozenset("☒☐☑")
 _HIDDEN = 0b100010
 _LETTERS, _RARE = "eanitodrsulgckhmwypzbvfjxq", 9.0
-"""Letters by their frequency in 13 languages. The mean rank is 5 to 8.5 in text, 10 to 15 in text
-with shifted letters."""
+"""Letters by their frequency in 13 languages. The mean rank is 5 to 8.5 in text, 10 to 15 in
+text with shifted letters.
+"""
 _FULL = 0.75
 """Part of a column's width that a line of prose fills unless it ends a paragraph."""
 _MARGIN_LINES = 3
-"""Lines at the top and at the bottom of a page that can be its running heads."""
+"""Lines at the top and at the bottom of a page that can be running heads."""
 _NUMBER = re.compile(r"\d{1,9}")
 _PAGE_NUMBER = re.compile(rf"{_NUMBER.pattern}|\A[ivxlc]+\Z")
 _WORD = re.compile(r"\w+(?:-\w+)*")
@@ -50,7 +51,7 @@ _WORD = re.compile(r"\w+(?:-\w+)*")
 
 @dataclass(frozen=True, slots=True)
 class _Line:
-    """A line as it is printed: points from the left and bottom of its page."""
+    """A line as it is printed, in points from the left and bottom of its page."""
 
     text: str
     page: int
@@ -70,14 +71,12 @@ class _Line:
 def read_pdf(stream: BufferedIOBase, document_id: str, **metadata: str | int) -> Iterator[Entry]:
     """Read the file as one document of kind `pdf`, and a reject for each unreadable page.
 
-    Lines become paragraphs, and broken words become whole. Columns follow each other. A row of a
-    table is a line. Running heads and page numbers are left out. A form is read with its values;
-    its boxes are ☒ or ☐. A character without Unicode is □; `characters_without_unicode` counts
-    them. `page_starts` is JSON: `[offset, page]` for each page on which text begins. `page_count`
-    counts all pages, `pages_without_text` those that are blank, pictures or unreadable. The title
-    is the file's stated title unless that is a file name, else the file's name.
-
-    A file that needs a password, or without text as in a scan, is a reject.
+    Lines become paragraphs, and broken words become whole. A row of a table is a line. Running
+    heads and page numbers are left out. A form has its values; its boxes are ☒ or ☐. A character
+    without Unicode is □. `page_starts` is JSON: `[offset, page]` for each page on which text
+    begins. `page_count`, `pages_without_text` and `characters_without_unicode` are counts. The
+    title is the stated one, else the file's name. A file that needs a password or has no text is a
+    reject.
     """
     content = read_whole(stream)
     from pypdfium2 import PdfDocument
@@ -157,8 +156,7 @@ def _lines(document: "PdfDocument", number: int) -> list[_Line]:
 def _flatten(document: "PdfDocument", number: int) -> tuple[list[tuple[str, Any]], int]:
     """Draw a form's values into its page.
 
-    Returns:
-        The form's boxes, each a mark and a rectangle, and the number of characters before.
+    Returns the form's boxes, each a mark and a rectangle, and the number of characters before.
     """
     from pypdfium2 import raw
 
@@ -191,8 +189,7 @@ def _flatten(document: "PdfDocument", number: int) -> tuple[list[tuple[str, Any]
 
 
 def _signs(
-    page: "PdfPage",
-    boxes: Sequence[tuple[str, Any]],
+    page: "PdfPage", boxes: Sequence[tuple[str, Any]]
 ) -> tuple[dict[int, list[Sign]], list[str]]:
     from pypdfium2 import raw
 
@@ -281,7 +278,7 @@ def _character(character: str, font: str, unmapped: bool) -> str:
 
 
 def _rarity(text: str) -> float:
-    """Return the mean rank of the letters of longer words, less two standard errors of it."""
+    """Return the mean rank of the letters of longer words, less two standard errors."""
     words = [word for word in text.split() if len(word) > 3 and word.isascii() and word.isalpha()]
     ranks = [_LETTERS.index(letter) for word in words for letter in word.lower()]
     return fmean(ranks) - 2 * pstdev(ranks) / math.sqrt(len(ranks)) if ranks else 0.0
@@ -328,7 +325,7 @@ def _blank(before: _Line, line: _Line, continues: bool) -> str:
 
 
 def _without_running_heads(pages: Sequence[Sequence[_Line]]) -> list[list[_Line]]:
-    """Leave out lines that several pages have in one place, apart from the pages' numbers."""
+    """Leave out lines that pages have in one place, apart from page numbers."""
     alike = defaultdict[tuple[str, int], list[_Line]](list)
     for page in (sorted(page, key=attrgetter("base")) for page in pages):
         for line in dict.fromkeys((*page[:_MARGIN_LINES], *page[-_MARGIN_LINES:])):
@@ -367,7 +364,7 @@ def _column_rights(pages: Sequence[Sequence[_Line]]) -> dict[_Line, float]:
 
 
 def _continues(before: _Line, line: _Line, gap: float, rights: dict[_Line, float]) -> bool:
-    """Return True if a line continues the paragraph, or the last cell, of the line before."""
+    """Return whether a line continues the paragraph, or the last cell, of the line before."""
     indent = (line.left - before.left) / line.size
     if before.is_row and (before.right - before.left < PROSE * before.size or abs(indent) >= 0.4):
         return False

@@ -1,7 +1,4 @@
-"""The layout of a PDF page: its characters as cells and lines, in the order of reading.
-
-The text layer has them in the order of reading, except where it runs across columns.
-"""
+"""The layout of a PDF page: its characters as cells and lines, in the order of reading."""
 
 import unicodedata
 from bisect import bisect_left, bisect_right
@@ -16,9 +13,9 @@ _WIDE = 0.8
 _WIDEST = 1.3
 """Width in font sizes of the widest blank of a justified line."""
 PROSE = 10
-"""Width in font sizes from which a cell is a line of prose. Cells of tables are narrower."""
+"""Width in font sizes from which a cell is a line of prose."""
 _NEAR = 24
-"""Points within which the parts of a cell are looked for."""
+"""Points within which the parts of a cell are searched."""
 _COLUMN_LINES = 3
 """Lines of prose on either side of a gap from which it parts columns."""
 _NO_HEADER = frozenset("☐☒")
@@ -29,7 +26,7 @@ _HEBREW = "\u0590"
 
 
 class Sign(NamedTuple):
-    """A character in points, on a page that is turned so that its lines run to the right."""
+    """A character in points, on a page whose lines run to the right."""
 
     text: str
     left: float
@@ -51,18 +48,17 @@ class Cell:
     """Characters of one line, without a gap between them that is as wide as their size."""
 
     def __init__(self, sign: Sign) -> None:
-        """Begin with a character."""
         self.signs = [sign]
         self.place, self.is_leftward = sign.place, sign.is_leftward
         self.left, self.right, self.base, self.size = sign.left, sign.right, sign.base, sign.size
 
     def append(self, sign: Sign) -> None:
-        """Add the character that follows in the text layer."""
+        """Add the next character of the text layer."""
         self.signs.append(sign)
         self._grow(sign)
 
     def has_room(self, other: "Cell") -> bool:
-        """Return True if no character overlaps the other cell, which may be in a gap."""
+        """Return whether no character overlaps the other cell, which may be in a gap."""
         edge = 0.3 * other.size
         return other.left >= self.right - edge or not any(
             sign.left < other.right - edge and sign.right > other.left + edge for sign in self.signs
@@ -86,12 +82,12 @@ class Cell:
             self.base, self.size = other.base, other.size
 
     def is_beside(self, other: "Sign | Cell") -> bool:
-        """Return True if both are on one line. A superscript is on the line of its word."""
+        """Return whether both are on one line, as a superscript and its word are."""
         top = min(self.base + 0.7 * self.size, other.base + 0.7 * other.size)
         return top - max(self.base, other.base) > 0.2 * min(self.size, other.size)
 
     def is_continued_by(self, sign: Sign) -> bool:
-        """Return True for the next character of a line."""
+        """Return whether a character is the next one of the line."""
         last = self.signs[-1]
         if sign.is_leftward:
             step, gap = last.right - sign.right, last.left - sign.right
@@ -100,7 +96,7 @@ class Cell:
         return step >= 0 and gap < _WIDEST * max(self.size, sign.size) and self.is_beside(sign)
 
     def is_next_to(self, other: "Cell") -> bool:
-        """Return True if both are on one line, without a wide gap between."""
+        """Return whether both are on one line, without a wide gap between."""
         gap = max(other.left - self.right, self.left - other.right)
         return gap < _WIDE * max(self.size, other.size) and self.is_beside(other)
 
@@ -130,7 +126,7 @@ class Cell:
 
 
 def _exponent_mark(before: str, raised: str, after: Sequence[Sign]) -> str:
-    """Return the mark before raised characters: `^`, or a blank before the fraction of 1 1/2."""
+    """Return the mark before raised characters: `^`, or a blank as in 1 1/2."""
     number = raised.lstrip(_SIGNS)
     signed = number != raised
     if before[-1:].isdecimal() and raised.isalpha() and len(raised) > 1:
@@ -192,10 +188,8 @@ def _parted(run: Cell) -> Iterator[Cell]:
 def lines(layer: Sequence[Cell], drawn_later: int) -> list[list[Cell]]:
     """Return the lines of a page, each with its cells from left to right.
 
-    Args:
-        layer: the cells in the order of the text layer.
-        drawn_later: the place from which cells are the values of a form, which belong to the line
-            of their label.
+    Cells from the place `drawn_later` are the values of a form, which belong to the line of their
+    label.
     """
     own = [cell for cell in layer if cell.place < drawn_later]
     found = list[list[Cell]]()
@@ -241,7 +235,7 @@ def _edges(layer: Sequence[Cell]) -> Iterator[tuple[float, float]]:
 
 
 def _stretches(layer: Sequence[Cell], edge: float, gap: float) -> Iterator[tuple[int, int]]:
-    """Yield the start and end of successive cells that go to and fro between two columns."""
+    """Yield the ranges of cells that switch between two columns."""
     crossing = [cell.right > edge and cell.left < edge + gap for cell in layer]
     for crosses, group in groupby(range(len(layer)), crossing.__getitem__):
         places = list(group)
@@ -262,7 +256,7 @@ def _stretches(layer: Sequence[Cell], edge: float, gap: float) -> Iterator[tuple
 
 
 def _is_prose(column: Sequence[Cell]) -> bool:
-    """Return True if most lines begin within a sentence, as those of a table's cells do not."""
+    """Return whether most lines begin within a sentence, unlike a table's cells."""
     starts = [cell.signs[0].text for cell in column]
     capitals = sum(start.isupper() for start in starts)
     return len(column) >= _COLUMN_LINES and len(column) - capitals >= capitals
@@ -281,7 +275,7 @@ def _in_order(line: Sequence[Cell]) -> list[Cell]:
 
 
 def row_texts(lines: Sequence[Sequence[Cell]]) -> list[str]:
-    """Return the text of each line; it is empty if a row above has its words.
+    """Return the text of each line, or "" if a row above has its words.
 
     In a table with empty cells, `|` keeps the others in their places.
     """
@@ -297,7 +291,7 @@ def row_texts(lines: Sequence[Sequence[Cell]]) -> list[str]:
 
 
 def _in_columns(table: Sequence[dict[int, Cell]], width: int) -> list[str]:
-    """Return the text of each row, with that of the rows below it that continue its cells."""
+    """Return the text of each row, with the rows below it that continue its cells."""
     rows = list[list[str]]()
     for row in table:
         words = [row[column].text if column in row else "" for column in range(width)]

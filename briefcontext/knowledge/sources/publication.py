@@ -30,7 +30,7 @@ LANGUAGES = {
     **{"ko": "kor", "nl": "dut", "no": "nor", "pl": "pol", "pt": "por", "ru": "rus", "sv": "swe"},
     **{"tr": "tur", "uk": "ukr", "zh": "chi"},
 }
-"""PubMed's codes of languages, which are MARC's, by those of ISO 639-1."""
+"""PubMed's codes of languages by those of ISO 639-1."""
 MOST_AUTHORS = 50
 MOST_OUTER = 500
 
@@ -49,10 +49,7 @@ _YEAR = re.compile(r"(?<!\d)\d{4}(?!\d)")
 
 
 def under(outer: str, heading: str) -> str:
-    """Return a heading below its outer ones, as in `Contraindications › Adults`.
-
-    The sign is not ">", which is also before numbers.
-    """
+    """Return a heading below its outer ones, as in `Contraindications › Adults`."""
     shown = outer if len(outer) <= MOST_OUTER else f"{outer[: MOST_OUTER - 1]}…"
     return " › ".join(filter(None, (shown, heading)))
 
@@ -104,9 +101,7 @@ def citation(
 def pubmed_marks(types: Sequence[str], notes: Mapping[str, Sequence[str]]) -> dict[str, Any]:
     """Return the metadata that follow from the types of a record in PubMed and its notes.
 
-    Args:
-        types: the publication types.
-        notes: the PMIDs, or else the sources, of related records, by `RefType`.
+    `notes` are the PMIDs, or else the sources, of related records, by `RefType`.
     """
     marks = {
         "corrected": CORRECTED_TYPE in types or any(map(notes.get, CORRECTIONS)),
@@ -122,17 +117,17 @@ def pubmed_marks(types: Sequence[str], notes: Mapping[str, Sequence[str]]) -> di
 
 
 def is_pmid(text: str) -> bool:
-    """Return True for the form of a PubMed id: a number without leading zeros."""
+    """Return whether a text is a number without leading zeros."""
     return _PMID.fullmatch(text) is not None
 
 
 def is_offset(value: object) -> TypeGuard[int]:
-    """Return True for a whole number from 0 that is not a truth value."""
+    """Return whether a value is a whole number from 0."""
     return type(value) is int and value >= 0
 
 
 def has_retracted_title(title: str) -> bool:
-    """Return True for `RETRACTED: Bees`, `[Retracted] Bees` and `Bees (Retracted)`."""
+    """Return whether a title is like `RETRACTED: Bees` or `Bees (Retracted)`."""
     return _RETRACTED_TITLE.match(title) is not None
 
 
@@ -141,8 +136,8 @@ def normalised(metadata: Mapping[str, Any]) -> dict[str, Any]:
 
     Lists of names are joined by semicolons. None is left out, and so are offsets that are not
     numbers, as loaders of recordings have seconds. `retracted`, `corrected` and
-    `expression_of_concern` are truth values: "False", "no" or NaN is false, and a value that is not
-    known is true. The types or the title of an article can also mark it as retracted.
+    `expression_of_concern` are truth values, and an unknown value is true. The types or the title
+    of an article can also mark it as retracted.
     """
     known = {
         name: _joined(value) if name in _LISTS and isinstance(value, str | list | tuple) else value
@@ -168,7 +163,7 @@ def pubmed_url(pmid: str) -> str:
 
 
 def article_url(metadata: Mapping[str, Any]) -> str:
-    """Return the `url` of a document, else that of its PMID, DOI or `source`; "" without one."""
+    """Return the `url` of a document, else that of its PMID, DOI or `source`, else ""."""
     names = ("pmid", "doi", "url", "source")
     pmid, doi, url, source = (str(metadata.get(name) or "").strip() for name in names)
     if url or is_pmid(pmid):

@@ -1,8 +1,4 @@
-"""PubMed and MEDLINE XML: one document per citation, with its abstract as text.
-
-Element names are those of the NLM's DTDs: pubmed_YYMMDD.dtd, nlmmedlinecitationset_YYMMDD.dtd and,
-for chapters of Bookshelf books, bookdoc_YYMMDD.dtd.
-"""
+"""PubMed and MEDLINE XML: one document per citation, with its abstract as text."""
 
 from collections import defaultdict
 from collections.abc import Iterator
@@ -58,10 +54,7 @@ def read_pubmed_xml(stream: BufferedIOBase) -> Iterator[Entry]:
 
     The id is the PMID. The text is the abstract, each section after its `LABEL: `; else the first
     other abstract in English, else the title. A title that is missing is the vernacular one.
-    `retracted`, `corrected` and `expression_of_concern` follow the publication types and the
-    references to notices. `revised` is DateRevised as YYYY-MM-DD or "".
-
-    Memory is bounded by the largest record. If the XML breaks, the last entry is a reject.
+    `revised` is DateRevised as YYYY-MM-DD or "". If the XML breaks, the last entry is a reject.
     """
     revised = ""
     for number, element in enumerate(stream_elements(stream, RECORDS, within=SETS), start=1):
@@ -116,12 +109,7 @@ def _citation(element: etree._Element, position: str) -> Document | Reject:
     }
     abstract = " ".join(f"{label}: {text}" if label else text for label, text in sections)
     return citation(
-        pmid,
-        position,
-        title=title,
-        abstract=abstract,
-        metadata=metadata,
-        optional=optional,
+        pmid, position, title=title, abstract=abstract, metadata=metadata, optional=optional
     )
 
 

@@ -50,7 +50,7 @@ class Reject:
     position: str
     """Its place in the source: `line 12`, `record 40 (PMID 123)`."""
     reason: str
-    """One sentence for a person."""
+    """One sentence."""
 
 
 Entry = Document | VectorDocument | Deletion | Reject
@@ -60,9 +60,8 @@ Entry = Document | VectorDocument | Deletion | Reject
 class Source(Protocol):
     """A file, a download or a table that can be read from its beginning more than once.
 
-    Documents of one record share their `source_id` and follow each other. A source of the same
-    fingerprint yields the same entries in the same order, so that a build can resume. A source of
-    vectors has an `encoder`, its name. `note` is a sentence for users.
+    Documents of one record share their `source_id` and follow each other. A source of vectors has
+    an `encoder`, its name. `note` is a sentence for users.
     """
 
     @property
@@ -115,7 +114,7 @@ class UnreadableError(Exception):
 
 
 def rejecting(read: Callable[_P, Iterator[Entry]]) -> Callable[_P, Iterator[Entry]]:
-    """Have a reader end with a reject if its file is unreadable or damaged from a place on."""
+    """Let a reader end with a reject if its file is unreadable or damaged from a place on."""
 
     @wraps(read)
     def entries(*args: _P.args, **options: _P.kwargs) -> Iterator[Entry]:
@@ -147,15 +146,10 @@ class FileSource:
         document_id: str | None = None,
         beside: Sequence[Path] = (),
     ) -> None:
-        """Describe the file, without reading it.
+        """Describe a file, whose content `read` reads, with the document's id if it has one.
 
-        Args:
-            path: the file.
-            read: yields the entries of the content; takes the document's id if there is one.
-            name: the name of the source.
-            reading: the way of reading, as JSON values; a part of the fingerprint.
-            document_id: the id of a file that is one document.
-            beside: files that are read together with it.
+        `reading` is the way of reading, as JSON values for the fingerprint; `beside` are files that
+        are read together with it.
         """
         self.path, self.name, self.reading, self.document_id = path, name, reading, document_id
         self._read, self._files, self.consumed = read, [*beside, path], 0
@@ -176,7 +170,7 @@ class FileSource:
         return f"sha256:{sha256(json.dumps([*self.reading, *digests]))}"
 
     def keep_id(self, document_id: str) -> None:
-        """Have the document keep the id that it has in a knowledge base."""
+        """Set the id that the document has in a knowledge base."""
         self.document_id = document_id
         self.__dict__.pop("fingerprint", None)
 
@@ -194,10 +188,7 @@ class FileSource:
 
 @contextmanager
 def open_content(path: Path) -> Iterator[tuple[BufferedIOBase, Callable[[], int]]]:
-    """Open a file's uncompressed content, and a function that counts the bytes read.
-
-    A file is compressed if its first bytes say so: some tools unpack a file and keep its name.
-    """
+    """Open a file's uncompressed content, and a function that counts the bytes read."""
     with file_errors(path), path.open("rb", 0) as file, io.BufferedReader(file) as stored:
         gzipped = stored.peek(len(GZIP_MAGIC)).startswith(GZIP_MAGIC)
         with gzip.GzipFile(fileobj=stored) if gzipped else stored as content:
@@ -218,10 +209,7 @@ def file_errors(path: Path) -> Iterator[None]:
 
 
 def only_document(path: str | Path, entries: Iterable[Entry]) -> Document:
-    """Return the one document of a file.
-
-    Raises KnowledgeBaseError if there is none or another, or if a part cannot be read.
-    """
+    """Return the one document of a file, else raise KnowledgeBaseError."""
     document: Document | None = None
     for entry in entries:
         if isinstance(entry, Reject):

@@ -1,4 +1,4 @@
-"""Symbol fonts: the characters of fonts that draw signs in the place of letters."""
+"""The characters of symbol fonts, which draw signs in the place of letters."""
 
 LOST = "□"
 """A character that a font draws and that has no Unicode."""
@@ -30,16 +30,15 @@ _FONTS = {
         "ℵℑℜ℘⊗⊕∅∩∪⊃⊇⊄⊂⊆∈∉∠∇®©™∏√⋅¬∧∨⇔⇐⇑⇒⇓◊〈®©™∑⎛⎜⎝⎡⎢⎣⎧⎨⎩⎪〉∫⌠⎮⌡⎞⎟⎠⎤⎥⎦⎫⎬⎭□"
     ),
 }
-"""The characters of the codes 0x20 to 0xFF, by the start of a font's name. Arrows are plain."""
+"""The characters of the codes 0x20 to 0xFF, by the start of a font's name."""
 _OWN = {"symbol": "°±µ×÷¬"}
-"""Latin characters that a symbol font draws. They are not codes."""
+"""Latin characters that a symbol font draws."""
 
 
 def symbol(character: str, font: str) -> str:
     """Return the character that a font draws for a code, or for a character that is a code.
 
-    A file without a table of a font's characters gives its codes as letters: `m` for the μ of
-    Symbol. A code is also written as a private character from U+F020.
+    A code may be a letter (`m` for the μ of Symbol) or a private character from U+F020.
     """
     plain = font.rpartition("+")[2].replace(" ", "").casefold()
     name = next(filter(plain.startswith, _FONTS), None)

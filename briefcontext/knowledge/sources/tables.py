@@ -28,7 +28,7 @@ from briefcontext.knowledge.sources.source import (
 
 SET_BY_RETRIEVAL = frozenset({"rank", "score"})
 MAX_LINE_BYTES = 1 << 25
-"""A file with a longer line is not read on."""
+"""The rest of a file after a longer line is not read."""
 SNIFFED_ROWS = 100
 PLACES = ("chunk_index", "start", "end")
 WORDS = ("title", "text")
@@ -61,17 +61,11 @@ def columns_of(fields: Mapping[str, str] | None = None) -> dict[str, tuple[str, 
 def read_table(
     stream: BufferedIOBase, rows: Callable[[BufferedIOBase], Rows], columns: Columns = COLUMNS
 ) -> Iterator[Entry]:
-    """Read each row of an uncompressed table as a document or a reject.
+    """Read each row of `jsonl_rows` or `csv_rows` as a document or a reject.
 
     A row needs an id and a text; without a text, its title is the text and its kind `title`.
     `source_id` is its own column, else the PMID, else the id; rows of one source must follow each
-    other. Other columns are metadata if they are strings, numbers or truth values, except `rank`
-    and `score`, which retrieval sets.
-
-    Args:
-        stream: the content of the file.
-        rows: `jsonl_rows` or `csv_rows`.
-        columns: the columns of each field.
+    other. Other columns are metadata if they are strings, numbers or truth values.
     """
     for position, row in rows(stream):
         if not isinstance(row, list):

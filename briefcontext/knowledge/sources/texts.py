@@ -1,4 +1,4 @@
-"""Plain text, and the documents that whole files become: one document per file."""
+"""Plain text, and the documents that whole files become."""
 
 import codecs
 import re
@@ -13,7 +13,7 @@ from briefcontext.knowledge.sources.publication import record
 from briefcontext.knowledge.sources.source import Entry, UnreadableError, rejecting
 
 MAX_BYTES = 1 << 28
-"""A larger file does not fit into bounded memory, and is no document that a person wrote."""
+"""The size of a file that is read into memory."""
 
 _FILE_ENDINGS = "docx?|dvi|html?|indd|odt|pdf|pptx?|qxd|rtf|tex"
 _FILE_NAME = re.compile(rf"(?i)untitled.*|microsoft word - .*|.*\.(?:{_FILE_ENDINGS})")
@@ -24,8 +24,8 @@ _UTF16_MARKS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 def read_text(stream: BufferedIOBase, document_id: str) -> Iterator[Entry]:
     """Read the file as one document of kind `text`, or its reject.
 
-    The title is the file's name without the ending. The file is UTF-8, or UTF-16 with a byte order
-    mark. Another encoding is rejected and not guessed: a dose in µg must not become another.
+    The file is UTF-8, or UTF-16 with a byte order mark. Another encoding is rejected and not
+    guessed: a dose in µg must not become another.
     """
     yield file_document(document_id, decoded(read_whole(stream)), kind="text")
 
@@ -39,16 +39,11 @@ def read_whole(stream: BufferedIOBase) -> bytes:
 
 
 def file_document(
-    document_id: str,
-    text: str,
-    *titles: str,
-    kind: str,
-    metadata: Mapping[str, Any] | None = None,
+    document_id: str, text: str, *titles: str, kind: str, metadata: Mapping[str, Any] | None = None
 ) -> Document:
-    """Return the document of a whole file.
+    """Return the document of a whole file. Raises UnreadableError if there is no text.
 
-    Its title is the first of `titles` that is not a file's name, else the file's stem. Raises
-    UnreadableError if there is no text.
+    Its title is the first of `titles` that is not a file's name, else the file's stem.
     """
     if not text.strip():
         raise UnreadableError("It has no text.")

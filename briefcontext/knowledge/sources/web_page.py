@@ -20,7 +20,7 @@ REFERENCES = ("aria-controls", "data-bs-target", "data-target", "for", "href")
 """Attributes by which a control names the element that it opens."""
 BESIDE = "not(.//math) and (preceding-sibling::*[1] | following-sibling::*[1])"
 BESIDE_MATH = f"{BESIDE}/descendant-or-self::math"
-"""A second writing of a formula for the eye, its powers without a mark."""
+"""A second writing of a formula, its powers without a mark."""
 INPUTS = "//input | //select | //textarea | //*[@aria-checked]"
 NO_STATE = ("button", "file", "hidden", "image", "password", "reset", "submit")
 _STATED = re.compile(rb"\A(?:\xff\xfe|\xfe\xff)|\b(?:charset|encoding)\s*=", re.IGNORECASE)
@@ -118,7 +118,7 @@ def _show_state(element: html.HtmlElement) -> None:
 
 
 def _mark_up(element: html.HtmlElement, openers: dict[str, str]) -> None:
-    """Have an element be one that pandoc reads as it looks."""
+    """Change an element to one that pandoc reads as it looks."""
     style = _style(element)
     if element.tag in ("a", "b", "em", "font", "i", "small", "span", "strong"):
         if "vertical-align:super" in style:
@@ -162,7 +162,7 @@ def _number(item: html.HtmlElement) -> None:
 
 
 def _part_at_headers(table: html.HtmlElement) -> None:
-    """Have each row of headers begin a part of a table, and cells span what they can."""
+    """Begin a part of a table at each row of headers."""
     rows = table.xpath("./tr | ./*[self::thead or self::tbody or self::tfoot]/tr")
     for row in rows:
         cells = list(row.iterchildren("td", "th"))

@@ -25,7 +25,6 @@ def stream_elements(
     """Yield the outermost elements with a tag in `wanted`; each is emptied before the next.
 
     External entities and DTDs are not loaded, and entities not expanded: see `unresolved_entity`.
-
     Raises UnreadableError after the elements before a break, or if there is no element of `wanted`
     or `within`.
     """

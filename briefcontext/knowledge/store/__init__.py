@@ -1,7 +1,6 @@
-"""The store of a knowledge base: a table of passages, its indexes, and the manifest that publishes them."""
+"""The store of a knowledge base: its tables, their indexes, and the manifest."""
 
 import os
 
-# Lance warns of what is of no concern to who uses a knowledge base, on standard error; it reads
-# this as it is imported.
+# Lance reads this when it is imported. Its warnings do not concern users.
 os.environ.setdefault("LANCE_LOG", "error")

@@ -17,38 +17,35 @@ from briefcontext.knowledge.study_type import study_type
 LABELLED = ("publication_types", "journals", "mesh", "languages")
 """The columns that hold lists of labels, and the filters by them."""
 WIDEN = (
-    "Widen the filters, or leave them out; what tells no year or type is not found by one. Types "
-    "are such as "
-    "randomized trial, or have PubMed's names, as journals and headings have."
+    "Widen the filters, or leave them out: a passage without a year or type fulfils no filter by "
+    "it. A type is a study type such as randomized trial, or a type of PubMed."
 )
 
 
 @dataclass(frozen=True, slots=True)
 class Filters:
-    """Conditions on passages: of each kind asked for, one of its labels has to be there.
+    """Conditions on passages: one label of each given kind must match, in capitals or not.
 
-    Labels are compared without regard to case. A passage that does not say what is asked for, a
-    year for example, is not found.
+    A passage without a year, for example, fulfils no filter by year.
     """
 
     first_year: int | None = None
     last_year: int | None = None
     """Both included."""
     publication_types: tuple[str, ...] = ()
-    """A study type (`randomized trial`, of `StudyType`), or as PubMed writes them: `Randomized Controlled Trial`."""
+    """Study types (`StudyType`), or PubMed's types: `Randomized Controlled Trial`."""
     journals: tuple[str, ...] = ()
-    """Titles, or their abbreviations in MEDLINE: `BMJ`, `N Engl J Med`."""
+    """Titles, or MEDLINE's abbreviations: `N Engl J Med`."""
     mesh: tuple[str, ...] = ()
-    """Headings, without qualifiers; narrower ones are headings of their own."""
+    """Headings, without qualifiers and narrower headings."""
     languages: tuple[str, ...] = ()
-    """PubMed's codes of three letters, or ISO's of two: `eng` or `en`."""
+    """Codes of PubMed or ISO 639-1: `eng` or `en`."""
 
     def __bool__(self) -> bool:
-        """Return whether anything is left out."""
         return self != Filters()
 
     def __str__(self) -> str:
-        """As people read it: `years 2015-2020, publication types Review or Meta-Analysis`."""
+        """Return `years 2015-2020, publication types Review or Meta-Analysis`, for example."""
         asked = [(name.replace("_", " "), " or ".join(getattr(self, name))) for name in LABELLED]
         kinds = [f"{kind} {values}" for kind, values in asked if values]
         if (self.first_year, self.last_year) != (None, None):
@@ -57,11 +54,11 @@ class Filters:
         return ", ".join(kinds)
 
     def without_passage(self) -> str:
-        """Say that no passage fulfils them, and what to do."""
+        """Return the message that no passage fulfils them."""
         return f"No passage fulfils the filters ({self}). {WIDEN}"
 
     def where(self) -> str | None:
-        """A condition in SQL; None where nothing is left out."""
+        """Return a condition in SQL; None without filters."""
         conditions = []
         if self.first_year is not None:
             conditions.append(f"year >= {int(self.first_year)}")
@@ -77,7 +74,7 @@ NO_FILTERS = Filters()
 
 
 def labels(name: str, text: object) -> list[str]:
-    """The labels of a list, or of a text with semicolons between them, as the column of that name holds them."""
+    """Return the labels of a list, or of a text with semicolons, as the column has them."""
     parts = (
         text.split(";") if isinstance(text, str) else text if isinstance(text, list | tuple) else []
     )
@@ -94,12 +91,7 @@ def _label(name: str, text: str) -> str:
 
 
 def labels_of(document: Document, known: Mapping[str, Any]) -> dict[str, list[str]]:
-    """Return the labels of a document for each of the columns `LABELLED`.
-
-    Args:
-        document: the document.
-        known: its metadata as `normalised` returns them.
-    """
+    """Return the labels of a document, whose `normalised` metadata are `known`, by column."""
     texts = {
         **known,
         "publication_types": f"{known.get('publication_types', '')};{study_type(document) or ''}",
@@ -109,7 +101,7 @@ def labels_of(document: Document, known: Mapping[str, Any]) -> dict[str, list[st
 
 
 def matches(document: Document, filters: Filters) -> bool:
-    """Return whether the filters let a document through."""
+    """Return whether a document fulfils the filters."""
     metadata = normalised(document.metadata)
     year, known = year_in(str(metadata.get("year", ""))), labels_of(document, metadata)
     if filters.first_year is not None and (year is None or year < filters.first_year):
@@ -121,12 +113,11 @@ def matches(document: Document, filters: Filters) -> bool:
 
 
 def one_of(column: str, values: Iterable[object]) -> str:
-    """A condition in SQL: the column has one of the values. Without values none fulfils it."""
+    """Return a condition in SQL: the column has one of the values."""
     return f"{column} IN ({', '.join(map(sql, values)) or 'NULL'})"
 
 
 def sql(value: object) -> str:
-    """A number or a text as SQL writes it."""
-    return (
-        repr(int(value)) if isinstance(value, int) else "'{}'".format(str(value).replace("'", "''"))
-    )
+    """Return a number or a text as SQL writes it."""
+    quoted = str(value).replace("'", "''")
+    return repr(int(value)) if isinstance(value, int) else f"'{quoted}'"

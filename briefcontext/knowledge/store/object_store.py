@@ -1,22 +1,19 @@
-"""A knowledge base in an object store: `s3://bucket/name`, and whatever else Lance and obstore take.
+"""A knowledge base in an object store, such as `s3://bucket/name`.
 
-Both read keys and addresses from the environment (AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY,
-AWS_REGION and, for another provider than Amazon, AWS_ENDPOINT_URL; AWS_ALLOW_HTTP=true where that
-is not encrypted), and from nowhere else.
+Lance and obstore read keys and addresses from the environment: AWS_ACCESS_KEY_ID,
+AWS_SECRET_ACCESS_KEY, AWS_REGION, AWS_ENDPOINT_URL, AWS_ALLOW_HTTP.
 """
 
-import json
-import os
-import socket
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from urllib.parse import urlsplit
+from uuid import uuid4
 
 from briefcontext.errors import InputError, KnowledgeBaseError, first_line, needing
-from briefcontext.knowledge.store.manifest import LOCK_FILE, Place
+from briefcontext.knowledge.store.place import LOCK_FILE, Place
 
 with needing("cloud", "A knowledge base in an object store needs obstore"):
     from obstore.exceptions import AlreadyExistsError, BaseError, PreconditionError
@@ -24,7 +21,7 @@ with needing("cloud", "A knowledge base in an object store needs obstore"):
 
 SIGN_OF_LIFE_SECONDS = 15.0
 GIVEN_UP_SECONDS = 90.0
-"""A build whose lock was not renewed for so long was killed."""
+"""A build whose lock was not renewed for this time was killed."""
 _FAILURES = (BaseError, OSError, ValueError)
 
 
@@ -32,7 +29,6 @@ class ObjectStore(Place):
     """A prefix in a bucket that holds a knowledge base."""
 
     def __init__(self, url: str) -> None:
-        """For a URL without keys. Raises InputError where it has any, or is not understood."""
         self.path: str = url.rstrip("/")
         parts = urlsplit(url)
         if "@" in parts.netloc or parts.query:
@@ -60,8 +56,8 @@ class ObjectStore(Place):
     def write(self, name: str, content: bytes) -> None:
         if self._lost.is_set():
             raise KnowledgeBaseError(
-                f"{self} was taken over by another process, as this one gave no sign of life for "
-                f"{GIVEN_UP_SECONDS:g} s: run the same command again when that has ended."
+                f"Another process builds {self}, as this one did not renew its lock for "
+                f"{GIVEN_UP_SECONDS:g} s: run the command again later."
             )
         with self._errors():
             self._store.put(name, content)
@@ -84,11 +80,7 @@ class ObjectStore(Place):
 
     @contextmanager
     def lock(self) -> Iterator[None]:
-        """Keep other builds out by an object that is renewed as long as the build runs.
-
-        No operating system takes it away from a process that dies: it is given up when it was not
-        renewed for a while.
-        """
+        """Refuse other builds by an object that is renewed as long as the build runs."""
         mark = self._take_lock()
         self._lost.clear()
         ended = threading.Event()
@@ -111,18 +103,13 @@ class ObjectStore(Place):
             with self._errors(), suppress(PreconditionError):
                 return self._put_lock({"e_tag": held["e_tag"]})
         raise KnowledgeBaseError(
-            f"{self} is being built by another process: wait until it has ended. One that was "
-            f"killed is given up "
-            f"{GIVEN_UP_SECONDS:g} s after its last sign of life."
+            f"{self} is being built by another process: wait until it has ended. The lock of a "
+            f"killed build expires after {GIVEN_UP_SECONDS:g} s."
         )
 
     def _put_lock(self, mode: Any) -> str:
-        holder = {
-            "host": socket.gethostname(),
-            "process": os.getpid(),
-            "renewed": datetime.now(UTC).isoformat(),
-        }
-        return str(self._store.put(LOCK_FILE, json.dumps(holder).encode(), mode=mode)["e_tag"])
+        # Each content is another one, and so is its tag.
+        return str(self._store.put(LOCK_FILE, uuid4().bytes, mode=mode)["e_tag"])
 
     def _renew_lock(self, mark: str, ended: threading.Event) -> None:
         while not ended.wait(SIGN_OF_LIFE_SECONDS):
@@ -141,10 +128,8 @@ class ObjectStore(Place):
             yield
         except _FAILURES as error:
             raise KnowledgeBaseError(
-                f"{self} cannot be used ({first_line(error)}): check the bucket, the network, and "
-                f"the keys and the "
-                "address in the environment (AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_REGION, "
-                "AWS_ENDPOINT_URL)."
+                f"{self} cannot be used ({first_line(error)}): check the bucket, the network, "
+                "AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_REGION and AWS_ENDPOINT_URL."
             ) from error
 
 

@@ -1,4 +1,4 @@
-"""Passages as rows of a table, and one published state of them: searched, read, and verified."""
+"""Passages as rows of a table: searched, read and verified."""
 
 import json
 from collections.abc import Callable, Iterator, Sequence
@@ -13,15 +13,9 @@ from numpy.typing import NDArray
 from briefcontext.errors import KnowledgeBaseError, needing
 from briefcontext.knowledge.encoders.encoder import title_and_text, title_of, titled_text
 from briefcontext.knowledge.sources.publication import normalised, year_in
+from briefcontext.knowledge.store.counts import Counts
 from briefcontext.knowledge.store.filters import LABELLED, Filters, labels_of
-from briefcontext.knowledge.store.manifest import (
-    PASSAGES,
-    RECORDS,
-    TERMS,
-    Counts,
-    Manifest,
-    unfinished,
-)
+from briefcontext.knowledge.store.manifest import PASSAGES, RECORDS, TERMS, Manifest
 from briefcontext.knowledge.store.table import Table, check, indexed, nearest, terms_query
 from briefcontext.knowledge.store.terms import TermStatistics, tokenize
 
@@ -34,12 +28,12 @@ if TYPE_CHECKING:
 DOCUMENT_COLUMNS = ("id", "source_id", "title", "text", "metadata")
 _SCORED_COLUMNS = (*DOCUMENT_COLUMNS, "vector")
 MORE = 16
-"""How many more than the best `k` are looked at: so many may change their order when scores are exact."""
+"""Candidates beyond the best `k`, whose order may change with exact scores."""
 
 SAMPLE = 32
-"""Passages, spread evenly, whose vectors are looked at by verification."""
+"""Passages whose vectors are verified."""
 LEAST_LIKENESS = 0.99
-"""Cosine similarity of a kept vector and the same text encoded now: half precision and other devices lower it."""
+"""Cosine similarity of a stored vector and a new one; half precision and other devices lower it."""
 REMEDY = "run the index command again"
 
 _Candidates = Callable[[int], tuple[pa.Table, NDArray[np.float64], bool]]
@@ -50,15 +44,15 @@ class NewPassage:
     """A passage to be added."""
 
     place: int
-    """Its place in the record, from 0."""
+    """In the record, from 0."""
     source_id: str
     document: Document
     vector: NDArray[np.float32] | None
-    """(d,); None: it is to be encoded."""
+    """(d,); None if it must be encoded."""
 
 
 def passage_schema(dimension: int) -> pa.Schema:
-    """The columns of the table. What filters and indexes need stands in columns of its own, besides the metadata."""
+    """Return the columns of the table."""
     texts, numbers = pa.string(), pa.int32()
     return pa.schema(
         {
@@ -80,7 +74,7 @@ def passage_schema(dimension: int) -> pa.Schema:
 
 
 def passage_rows(passages: Sequence[NewPassage], vectors: NDArray[np.float32]) -> pa.Table:
-    """Passages with their vectors (n, d) as rows of the table."""
+    """Return passages with their vectors (n, d) as rows of the table."""
     schema = passage_schema(vectors.shape[1])
     place = schema.get_field_index("vector")
     halves = pa.array(vectors.astype(np.float16).ravel())
@@ -90,7 +84,7 @@ def passage_rows(passages: Sequence[NewPassage], vectors: NDArray[np.float32]) -
 
 
 def documents(rows: pa.Table) -> list[Document]:
-    """The documents of rows with the `DOCUMENT_COLUMNS`."""
+    """Return the documents of rows with the `DOCUMENT_COLUMNS`."""
     columns = (rows[name].to_pylist() for name in DOCUMENT_COLUMNS)
     return [
         Document(
@@ -103,7 +97,7 @@ def documents(rows: pa.Table) -> list[Document]:
 
 
 def stored_vectors(column: pa.Array | pa.ChunkedArray) -> NDArray[np.float32]:
-    """The vectors (n, d) of the column of that name."""
+    """Return a column of vectors as (n, d) float32."""
     whole = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
     values: NDArray[np.float16] = whole.flatten().to_numpy(zero_copy_only=False)
     return values.reshape(len(whole), whole.type.list_size).astype(np.float32)
@@ -143,14 +137,12 @@ class Snapshot:
         self.table = manifest.table(PASSAGES)
 
     def get(self, ids: Sequence[str]) -> dict[str, Document]:
-        """The passages held under these ids."""
         return {
             str(document.id): document
             for document in documents(self.table.find(DOCUMENT_COLUMNS, "id", ids))
         }
 
     def sources(self, source_ids: Sequence[str]) -> dict[str, list[Document]]:
-        """The passages of records, in their order."""
         rows = self.table.find([*DOCUMENT_COLUMNS, "place"], "source_id", source_ids)
         found: dict[str, list[Document]] = {}
         for document in documents(rows.sort_by("place")):
@@ -158,7 +150,6 @@ class Snapshot:
         return found
 
     def search(self, vector: NDArray[np.float32], k: int, filters: Filters) -> list[Document]:
-        """The `k` passages nearest to a vector (d,), best first, with `rank` and `score`."""
         where = filters.where()
         filtered = None if where is None else self.table.count(where)
         most = len(self.table) if filtered is None else filtered
@@ -167,7 +158,7 @@ class Snapshot:
             wanted = min(asked, most)
             found = self._nearest(vector, wanted, where, filtered)
             if len(found) < wanted:
-                # What the filter leaves lies in other partitions than those that were looked into.
+                # The others are in partitions that were not searched.
                 found = self._nearest(vector, wanted, where, 0)
             everything = wanted == most
             return found, self._similarities(found, vector), everything
@@ -183,7 +174,6 @@ class Snapshot:
         )
 
     def _similarities(self, rows: pa.Table, vector: NDArray[np.float32]) -> NDArray[np.float64]:
-        """The scores (n,) of rows by their whole vectors."""
         held, query = stored_vectors(rows["vector"]).astype(np.float64), vector.astype(np.float64)
         scores: NDArray[np.float64] = held @ query
         if self.manifest.encoder.metric == "cosine":
@@ -193,7 +183,6 @@ class Snapshot:
         return scores.astype(np.float32).astype(np.float64)
 
     def search_terms(self, query: str, k: int, filters: Filters) -> list[Document]:
-        """The `k` passages that BM25 scores highest for a question's terms, best first, with `rank` and `score`."""
         terms = tokenize(query)
         where = filters.where()
 
@@ -220,9 +209,9 @@ class Snapshot:
 
 
 def _best(candidates: _Candidates, k: int) -> list[Document]:
-    """The best `k` of the rows that are found with their scores; equal scores in the order of ids.
+    """Return the best `k` candidates; equal scores are in the order of ids.
 
-    More are looked for as long as one that is not found yet might be among them.
+    More candidates are read while one that was not found might be among the best.
     """
     asked = k + MORE
     while True:
@@ -239,20 +228,19 @@ def _best(candidates: _Candidates, k: int) -> list[Document]:
 
 
 def verify(manifest: Manifest, encoder: "Encoder") -> list[str]:
-    """Return what is wrong with a published state, one sentence each, with what to do; nothing when it is sound.
+    """Return the problems of a published state, a sentence each.
 
-    Reads the whole table of passages, compares what is counted in the tables, the indexes and the
-    manifest, and encodes a few passages again.
+    Reads all passages, compares the counts of tables, indexes and manifest, and encodes a few
+    passages again.
     """
     if Manifest.draft(manifest.place) is not None:
         return [
-            f"An update of {manifest.place} is not complete, and questions are answered from the "
-            f"state before it: "
-            f"wait until it has ended, or {REMEDY} to finish it."
+            f"An update of {manifest.place} is not complete: wait until it has ended, or {REMEDY}."
         ]
     problems = [
         f"The source {name!r} was read in part only: index it again."
-        for name in unfinished(manifest.sources)
+        for name, finished in {each.name: each.finished for each in manifest.sources}.items()
+        if not finished
     ]
     try:
         passages, records = manifest.table(PASSAGES), manifest.table(RECORDS)
@@ -280,11 +268,9 @@ def _count_problems(manifest: Manifest, passages: Table, records: Table) -> Iter
         if listed != held:
             yield f"There are {held:,} {name}, and there should be {listed:,}: {REMEDY}."
     counts = Counts.total(source.counts for source in manifest.sources)
-    if (
-        counts.read
-        != counts.indexed + counts.updated + counts.unchanged + counts.deleted + counts.rejected
-    ):
-        yield f"What became of the {counts.read:,} records that were read does not add up ({counts})."
+    outcomes = counts.indexed + counts.updated + counts.unchanged + counts.deleted + counts.rejected
+    if counts.read != outcomes:
+        yield f"The counts of {counts.read:,} records do not add up ({counts}): {REMEDY}."
 
 
 def _sample_problems(passages: Table, encoder: "Encoder") -> Iterator[str]:
@@ -298,7 +284,6 @@ def _sample_problems(passages: Table, encoder: "Encoder") -> Iterator[str]:
         # Also where it is not a number.
         if not likeness >= LEAST_LIKENESS:
             yield (
-                f"The passage {id!r} has a vector that its text no longer gives (cosine "
-                f"{likeness:.3f}): build again "
-                "with this encoder."
+                f"The vector of passage {id!r} is not that of its text (cosine {likeness:.3f}): "
+                "build again with this encoder."
             )

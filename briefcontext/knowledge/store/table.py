@@ -1,9 +1,9 @@
-"""One table in Lance's format: read at one of its versions or written to, and the indexes of a table of passages."""
+"""A table in Lance's format, and the indexes of a table of passages."""
 
 import math
 import os
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Literal, Self
 
@@ -25,38 +25,37 @@ Metric = Literal["cosine", "ip"]
 
 INDEX_CACHE_BYTES = 3 << 29
 METADATA_CACHE_BYTES = 1 << 28
-"""What a table keeps in memory of its indexes, and of what it knows of its files, at most."""
 
 _VALUES = 4096
-"""How many values one condition lists."""
+"""Values in one condition."""
 
 EXACT_BELOW = 20_000
-"""Passages below which a vector is compared with all of them: at 768 dimensions that takes some 16 ms."""
+"""Passages below which a vector is compared with all: 16 ms at 768 dimensions."""
 CODE_BITS = 3
-"""Bits that the vector index keeps of each dimension."""
+"""Bits of a dimension in the vector index."""
 TRAINING_ROUNDS = 10
 TRAINING_SAMPLE = 64
-"""Vectors for each partition that it is trained on."""
+"""Vectors for each partition."""
 REFINE_FACTOR = 2
-"""How many times as many candidates as are wanted are compared by their whole vectors."""
+"""Candidates that are compared by their whole vectors, for each that is wanted."""
 EFFORT_VARIABLE = "BRIEFCONTEXT_SEARCH_EFFORT"
-"""The environment variable that says how many times as much of the vector index is looked into, 1 to 100."""
+"""The environment variable that multiplies the searched part of the vector index, 1 to 100."""
 EXACT_FILTERED = 5_000
-"""Passages that a filter leaves, up to which a vector is compared with all of them."""
+"""Passages that fulfil a filter, up to which a vector is compared with all of them."""
 RETRAINED_AT = 4
-"""How many times as many passages as when it was trained last there are when the vector index is trained anew."""
+"""Growth of a base at which the vector index is trained again."""
 
 MOST_CHANGED = 0.1
-"""The share of passages that came and went since indexes were merged, above which they are merged again."""
+"""Share of passages that changed since the indexes were merged, above which they are merged."""
 MOST_SEGMENTS = 16
-"""Each update adds a segment to each index, and every search looks into all: above this many they are merged."""
+"""Segments, of which each update adds one to each index, at which they are merged."""
 FRAGMENT_ROWS = 16_384
-"""Fragments of the table with fewer rows are put together when indexes are merged."""
+"""Rows of the fragments of a merged table."""
 
 _ALL = 10_000
 _METRICS = {"cosine": "cosine", "ip": "dot"}
 _TERMS: dict[str, Any] = {
-    # Terms come as `tokenize` writes them, with blanks between.
+    # `tokenize` wrote the terms.
     "base_tokenizer": "whitespace",
     "lower_case": False,
     "stem": False,
@@ -71,7 +70,7 @@ _SCALAR = dict.fromkeys(("id", "source_id", "year"), "BTREE") | dict.fromkeys(
 
 
 _used_by: int | None = None
-"""The process that first used Lance, of this one and those that it was forked from."""
+"""The process that first used Lance."""
 
 
 def _refuse_after_fork() -> None:
@@ -79,17 +78,16 @@ def _refuse_after_fork() -> None:
     _used_by = _used_by or os.getpid()
     if _used_by != os.getpid():
         raise KnowledgeBaseError(
-            "This process was forked from one that had used a knowledge base, and would hang: "
-            "start processes by the "
-            'method "spawn" or "forkserver", or use no knowledge base before the fork.'
+            "This process was forked after a knowledge base was used, and would hang: start "
+            'processes by the method "spawn" or "forkserver".'
         )
 
 
 class Table:
-    """A table. Safe to share between threads as long as none of them writes."""
+    """A table. Threads may share it for reading."""
 
     def __init__(self, uri: str, version: int | None = None) -> None:
-        """Open a table, at its latest version or at another. Raises KnowledgeBaseError where that cannot be read."""
+        """Open a table at a version, by default the latest."""
         self.uri = uri
         with self.errors():
             self.data: Any = lance.dataset(
@@ -101,7 +99,7 @@ class Table:
 
     @classmethod
     def create(cls, uri: str, schema: pa.Schema) -> Self:
-        """Make an empty table, in the place of whatever is there."""
+        """Write an empty table, which replaces another."""
         _refuse_after_fork()
         lance.write_dataset(
             schema.empty_table(), uri, mode="overwrite", data_storage_version="stable"
@@ -110,7 +108,7 @@ class Table:
 
     @classmethod
     def restore(cls, uri: str, version: int) -> Self:
-        """Open a table to write to it, as it was at a version: what was written since is gone."""
+        """Open a table for writing as it was at a version: later changes are undone."""
         table = cls(uri, version)
         with table.errors():
             if table.data.latest_version != version:
@@ -119,7 +117,6 @@ class Table:
 
     @property
     def version(self) -> int:
-        """The version that it is read at, which is the latest one after writing."""
         return int(self.data.version)
 
     def __len__(self) -> int:
@@ -130,12 +127,12 @@ class Table:
             return int(self.data.count_rows(filter=where))
 
     def read(self, columns: Sequence[str], where: str | None = None, **options: Any) -> pa.Table:
-        """Some columns of the rows that fulfil a condition in SQL; `options` are those of Lance's scanner."""
+        """Return columns of the rows that fulfil a condition in SQL; `options` are Lance's."""
         with self.errors():
             return self.data.scanner(columns=list(columns), filter=where, **options).to_table()
 
     def pages(self, columns: Sequence[str], **options: Any) -> Iterator[pa.RecordBatch]:
-        """Some columns of all rows, in order, little by little."""
+        """Yield columns of all rows, in order."""
         with self.errors():
             yield from self.data.scanner(
                 columns=list(columns), scan_in_order=True, **options
@@ -144,7 +141,7 @@ class Table:
     def find(
         self, columns: Sequence[str], by: str, values: Iterable[object], also: str | None = None
     ) -> pa.Table:
-        """Some columns of the rows that have one of the values in the column `by`."""
+        """Return columns of the rows with one of the values in the column `by`."""
         found = [
             self.read(columns, f"{part} AND ({also})" if also else part)
             for part in _parts(by, values)
@@ -156,12 +153,11 @@ class Table:
         )
 
     def take(self, places: Sequence[int], columns: Sequence[str]) -> pa.Table:
-        """Some columns of the rows at some places, counted from 0."""
         with self.errors():
             return self.data.take(list(places), columns=list(columns))
 
     def append(self, rows: "pa.Table | list[FragmentMetadata]") -> None:
-        """Add rows, or what `lance.fragment.write_fragments` has put beside the table."""
+        """Add rows, or the result of `lance.fragment.write_fragments`."""
         with self._alone():
             if isinstance(rows, list):
                 operation = lance.LanceOperation.Append(rows)
@@ -172,41 +168,40 @@ class Table:
                 self.data.insert(rows)
 
     def upsert(self, by: str, rows: pa.Table) -> None:
-        """Add rows, each in the place of the one with the same value in the column `by`."""
+        """Add rows; each replaces the row with the same value in the column `by`."""
         with self._alone():
             merge = self.data.merge_insert(by).when_matched_update_all()
             merge.when_not_matched_insert_all().execute(rows)
 
     def overwrite(self, rows: pa.Table) -> None:
-        """Replace all rows."""
         with self._alone():
             self.data = lance.write_dataset(rows, self.data, mode="overwrite")
 
     def delete(self, by: str, values: Iterable[object]) -> None:
-        """Take out the rows that have one of the values in the column `by`."""
+        """Delete the rows with one of the values in the column `by`."""
         for condition in _parts(by, values):
             with self._alone():
                 self.data.delete(condition)
 
     def clean(self) -> None:
-        """Remove from the disk what only earlier versions need, and what writers that were killed left."""
+        """Delete earlier versions, and the files of writers that were killed."""
         with self.errors():
             self.data.cleanup_old_versions(older_than=timedelta(0), delete_unverified=True)
 
     @contextmanager
     def _alone(self) -> Iterator[None]:
-        """One change, and nobody else's meanwhile: Lance would put both into the table."""
+        """Refuse a change by another process meanwhile, which Lance would accept."""
         before = self.version
         with self.errors():
             yield
         if self.version > before + 1:
             raise KnowledgeBaseError(
-                f"{self.uri} is written to by another process, too: wait until it has ended."
+                f"Another process writes to {self.uri}: wait until it has ended."
             )
 
     @contextmanager
     def errors(self) -> Iterator[None]:
-        """Whatever Lance raises as a KnowledgeBaseError; none of it is called where it would hang."""
+        """Raise Lance's errors as KnowledgeBaseError."""
         _refuse_after_fork()
         try:
             yield
@@ -217,9 +212,8 @@ class Table:
                 raise
             what = str(error).split(", /", 1)[0].strip()
             raise KnowledgeBaseError(
-                f"{self.uri} cannot be used ({what}): free space or permissions if that is what it "
-                f"says; else run the "
-                "index command again, or build the knowledge base in another folder."
+                f"{self.uri} cannot be used ({what}): check space and permissions, run the index "
+                "command again, or build the knowledge base in another folder."
             ) from error
 
 
@@ -232,9 +226,9 @@ def _parts(by: str, values: Iterable[object]) -> Iterator[str]:
 def nearest(
     vector: NDArray[np.float32], k: int, metric: Metric, rows: int, filtered: int | None = None
 ) -> dict[str, Any]:
-    """What Lance's scanner is to be asked to find the `k` nearest of `rows` vectors: 98 of 100 of them, or more.
+    """Return Lance's options for the `k` nearest of `rows` vectors, with a recall of 98% or more.
 
-    `filtered`: how many of the rows a filter leaves; None: there is none.
+    `filtered` is the number of rows that fulfil a filter.
     """
     asked: dict[str, Any] = {"column": "vector", "q": vector, "k": k, "metric": _METRICS[metric]}
     if rows < EXACT_BELOW or (filtered is not None and filtered <= EXACT_FILTERED):
@@ -242,34 +236,27 @@ def nearest(
     effort = _effort()
     probes = math.ceil(6 * math.cbrt(_partitions(rows)) * (1 if filtered is None else 2) * effort)
     refine = math.ceil(REFINE_FACTOR * effort)
-    # Without a maximum Lance looks into all partitions.
+    # Without a maximum Lance searches all partitions.
     return asked | {"minimum_nprobes": probes, "maximum_nprobes": probes, "refine_factor": refine}
 
 
 def _effort() -> float:
-    given = os.environ.get(EFFORT_VARIABLE, "1")
-    try:
-        effort = float(given)
-    except ValueError:
-        effort = 0
-    if not 1 <= effort <= 100:
-        raise InputError(
-            f"{EFFORT_VARIABLE} is {given!r}: set it to a number from 1 (the default) to 100."
-        )
-    return effort
+    value = os.environ.get(EFFORT_VARIABLE, "1")
+    with suppress(ValueError):
+        if 1 <= (effort := float(value)) <= 100:
+            return effort
+    raise InputError(f"{EFFORT_VARIABLE} is {value!r}: set it to a number from 1 to 100.")
 
 
 def _partitions(rows: int) -> int:
-    # As many must be looked into for a recall, however many there are (docs/benchmarks.md): more,
-    # smaller ones leave less to read, and training compares with more of them.
+    # Measured in docs/benchmarks.md: more partitions leave less to read, but take longer to train.
     return round(math.pow(rows, 0.6) / 11)
 
 
 def bring_up_to_date(table: Table, metric: Metric, trained: int) -> int:
-    """Index all rows of a table of passages; on how many the vector index was trained.
+    """Index all passages; return the rows that the vector index was trained on.
 
-    New rows become a segment of each index; only when many have come and gone are the segments
-    merged, and what is left of deleted rows is removed.
+    New rows become a segment of each index. Segments are merged when many rows have changed.
     """
     with table.errors():
         rows, data = len(table), table.data
@@ -294,7 +281,7 @@ def bring_up_to_date(table: Table, metric: Metric, trained: int) -> int:
 
 
 def index_vectors(data: Any, metric: Metric, rows: int) -> None:
-    """Train the index of so many vectors anew, and fill it."""
+    """Train and fill the index of vectors."""
     data.create_index(
         "vector",
         "IVF_RQ",
@@ -308,7 +295,7 @@ def index_vectors(data: Any, metric: Metric, rows: int) -> None:
 
 
 def indexed(table: Table) -> dict[str, int]:
-    """How many rows each index has, by its column."""
+    """Return the rows of each index, by its column."""
     with table.errors():
         return {
             index.field_names[0]: index.num_rows_indexed or 0
@@ -317,7 +304,7 @@ def indexed(table: Table) -> dict[str, int]:
 
 
 def index_columns(table: Table, columns: Sequence[str]) -> None:
-    """Make lookups of single values in some columns quick."""
+    """Index columns for lookups of single values."""
     with table.errors():
         for column in columns:
             table.data.create_scalar_index(column, "BTREE", replace=True)
@@ -362,5 +349,5 @@ def check(table: Table, metric: Metric) -> None:
 
 
 def terms_query(terms: list[str]) -> MatchQuery:
-    """What Lance's scanner is to be asked to find the passages that have some of the terms."""
+    """Return Lance's query for the passages with some of the terms."""
     return MatchQuery(" ".join(terms), "terms")

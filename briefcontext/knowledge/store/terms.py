@@ -1,10 +1,8 @@
-"""Terms for BM25, one spelling for the many in which biomedical names are written, and how often they occur.
+"""Terms for BM25 and their counts.
 
-A term is a run of letters or a number, folded to plain lower-case letters, spelled the American way
-and stemmed. Splitting where letters meet digits, hyphens or Greek letters gives `IL-6`, `IL6` and
-`IL 6`, or `TNF-α` and `TNF alpha`, the same terms. Function words are left out as running text
-writes them (`all`, `who`, `no`), but not in capitals (`ALL`, `WHO`, `NO`), where they are names;
-`A` stays for vitamin A and hepatitis A.
+A term is a run of letters or a number in lower case, spelled the American way and stemmed. `IL-6`,
+`IL6` and `IL 6`, or `TNF-α` and `TNF alpha`, have the same terms. Function words are left out,
+unless in capitals (`ALL`, `WHO`, `NO`), where they are names.
 """
 
 import re
@@ -18,14 +16,13 @@ from typing import Self
 from Stemmer import Stemmer  # type: ignore[import-not-found]
 
 BM25_K1 = 1.2
-"""How far more occurrences of a term count for more; Lucene's default, and Lance's."""
 BM25_B = 0.75
-"""How much a passage's length counts against it; Lucene's default, and Lance's."""
+"""The defaults of Lucene and Lance."""
 
 _GREEK_LETTERS = "αβγδεζηθικλμνξοπρςστυφχψω"
 _GREEK_NAMES = """
-    alpha beta gamma delta epsilon zeta eta theta iota kappa lambda mu nu xi omicron pi rho sigma sigma tau
-    upsilon phi chi psi omega
+    alpha beta gamma delta epsilon zeta eta theta iota kappa lambda mu nu xi omicron pi rho sigma
+    sigma tau upsilon phi chi psi omega
 """
 _GREEK = dict(zip(_GREEK_LETTERS, _GREEK_NAMES.split(), strict=True))
 # Some British journals write the decimal point as a raised dot: 0·05.
@@ -34,14 +31,13 @@ _SPELLED_OUT = {
 } | {ord("·"): "."}
 _ACCENTS_AND_INVISIBLES = re.compile("[\u0300-\u036f\u00ad\u200b-\u200d\u2060\ufeff]")
 _TERM = re.compile(r"\d+(?:\.\d+)*|[^\W\d_]+")
-_ASCII_TERM = re.compile(r"\d+(?:\.\d+)*|[A-Za-z]+")
-"""Finds the same in a text of ASCII, a third quicker."""
 
-# "s" and "t" are what an apostrophe leaves behind.
+# "s" and "t" follow an apostrophe.
 _FUNCTION_WORDS = """
-    a all also am an and any are as at be been being but by can could did do does for from had has have he her
-    his how i if in into is it its may might no not of on or our s she should some such t than that the their
-    then there these they this to was we were what when where which who whom why will with would you your
+    a all also am an and any are as at be been being but by can could did do does for from had has
+    have he her his how i if in into is it its may might no not of on or our s she should some such
+    t than that the their then there these they this to was we were what when where which who whom
+    why will with would you your
 """
 _STOP_WORDS = frozenset(
     form
@@ -52,8 +48,7 @@ _STOP_WORDS = frozenset(
 
 
 _AMERICAN = (("ae", "e"), ("oe", "e"), ("our", "or"), ("sulph", "sulf"), ("leuco", "leuko"))
-"""British spellings and their American ones: anaemia, oedema, tumour. Replaced in every word, so that
-words such as `aerosol` remain equal to themselves."""
+"""British and American spellings: anaemia, oedema, tumour."""
 _BRITISH_S = re.compile(r"(?:(?<=[a-z]{5}i)|(?<=[a-z]{3}y))s(?=(?:e[ds]?|ing|ations?)$)")
 """The s of `randomised`, `hospitalisation` and `analysed`."""
 _AMERICAN_ENDINGS = (("br", "ber"), ("tr", "ter"), ("ll", "l"))
@@ -72,10 +67,10 @@ _stemming = threading.Lock()
 
 @lru_cache(500_000)
 def _term(word: str) -> str:
-    """The term of a word, "" for a function word. Words repeat: most are looked up, not stemmed."""
+    """Return the term of a word, "" for a function word."""
     if word in _STOP_WORDS:
         return ""
-    with _stemming:  # a Snowball stemmer works in a buffer of its own
+    with _stemming:  # A Snowball stemmer is not thread-safe.
         stem = str(_stemmer.stemWord(_american(word.casefold())))
     for ending, american in _AMERICAN_ENDINGS:
         if stem.endswith(ending) and len(stem) > 3:
@@ -89,28 +84,23 @@ def tokenize(text: str) -> list[str]:
     >>> tokenize("Does IL-6 (TNF-α) reduce Crohn's disease mortality?")
     ['il', '6', 'tnf', 'alpha', 'reduc', 'crohn', 'diseas', 'mortal']
     """
-    if text.isascii():
-        words = _ASCII_TERM.findall(text)
-    else:
-        text = _ACCENTS_AND_INVISIBLES.sub("", unicodedata.normalize("NFKD", text)).translate(
-            _SPELLED_OUT
-        )
-        words = _TERM.findall(text)
-    return list(filter(None, map(_term, words)))
+    if not text.isascii():
+        text = _ACCENTS_AND_INVISIBLES.sub("", unicodedata.normalize("NFKD", text))
+        text = text.translate(_SPELLED_OUT)
+    return list(filter(None, map(_term, _TERM.findall(text))))
 
 
 class TermStatistics:
-    """How often terms occur in a corpus. Passages without any term do not count."""
+    """Counts of terms in a corpus, whose passages without a term do not count."""
 
     def __init__(
         self, n_documents: int, n_terms: int, document_frequency: Callable[[str], int]
     ) -> None:
-        """Take the number of passages and of their terms, and a function that counts the passages with a term."""
         self.n_documents = n_documents
         self.average_length = n_terms / n_documents if n_documents else 0.0
         """Mean number of terms in a passage."""
         self.document_frequency = lru_cache(65_536)(document_frequency)
-        """How many passages hold a term, written as `tokenize` writes it."""
+        """Returns the number of passages with a term of `tokenize`."""
 
     @classmethod
     def of_texts(cls, texts: Iterable[str]) -> Self:
