@@ -143,8 +143,8 @@ def photograph_page() -> None:
         with serve_page(app) as address, browse(Path(profile)) as browser:
             browser.size(1280, 790)
             browser.open(address)
-            browser.ask(QUESTION)
-            browser.see("#status", "The answer is there")
+            browser.ask(QUESTION, open_path=False)
+            browser.see("#status", "Answered")
             browser.run(
                 "const top = document.querySelector('#result-heading').getBoundingClientRect().top;"
                 "window.scrollBy({top: top - 14, behavior: 'instant'})"

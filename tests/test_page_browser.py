@@ -168,7 +168,7 @@ def test_partitions_are_shown_at_work(
     browser.see("#status", "2 of 4 partitions read")
     browser.until(
         lambda: (
-            browser.texts(".partition .told")
+            browser.texts(".partition .outcome")
             == [
                 "evidence: 4 quotes",
                 "evidence: 4 quotes",
@@ -180,7 +180,7 @@ def test_partitions_are_shown_at_work(
     )
     browser.see("#stop").click()
     browser.see("#status", "Stopped. No answer was given.")
-    assert browser.texts(".partition .told")[2:] == ["stopped", "stopped"]
+    assert browser.texts(".partition .outcome")[2:] == ["stopped", "stopped"]
     assert not browser.all("#stop")[0].is_displayed()
 
 
@@ -242,7 +242,7 @@ def test_an_abstention_is_plain_to_see(
     browser.see(".abstained", "No answer was found in the documents.")
     browser.see("#answer .found", "Read the passages").click()
     assert browser.see("#step-retrieve .document").text
-    assert browser.texts(".partition .told") == ["nothing on the question"] * 4
+    assert browser.texts(".partition .outcome") == ["nothing on the question"] * 4
     assert "No answer was found" in browser.see("#status").text
 
 

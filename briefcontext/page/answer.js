@@ -114,6 +114,11 @@ function sign(listed, worst) {
   return [button, words];
 }
 
+/** Count the lines of dangers and cautions. */
+export function countChecks(answer) {
+  return lines(answer, "danger").length + lines(answer, "caution").length;
+}
+
 /** Write the notes of a level as lines. Those on one sentence are one line of the most serious level. */
 function lines(answer, level) {
   const characters = Array.from(answer.text);
@@ -129,7 +134,7 @@ function lines(answer, level) {
 
 function inline(line, answer, documents) {
   const citations = new Map(answer.citations.map((citation) => [citation.key, citation]));
-  // A full stop stays on the line of the citation that it stands behind.
+  // A full stop stays on the line of its citation.
   return line.split(/(\*\*[^*]+\*\*|\[\d+[a-z]*\][.,;:]?)/).map((part) => {
     const [, number, stop] = /^\[(\d+[a-z]*)\](.?)$/.exec(part) ?? [];
     if (citations.has(number)) return el("span", { class: "cited" }, mark(citations.get(number), documents), stop);
@@ -164,11 +169,11 @@ function conflict(answer) {
 }
 
 function notes(heading, kind, answer, ...levels) {
-  const told = levels.map((level) => lines(answer, level).map((line) => el("li", { class: level }, line))).flat();
-  if (told.length === 0) return null;
-  const worst = LEVELS.find((level) => told.some((item) => item.classList.contains(level)));
+  const items = levels.map((level) => lines(answer, level).map((line) => el("li", { class: level }, line))).flat();
+  if (items.length === 0) return null;
+  const worst = LEVELS.find((level) => items.some((item) => item.classList.contains(level)));
   return el("section", { class: `notice ${TONES[worst]} ${kind}`, "aria-label": heading },
-    el("h4", {}, heading), el("ul", {}, told));
+    el("h4", {}, heading), el("ul", {}, items));
 }
 
 function references(answer, documents) {
@@ -206,18 +211,18 @@ function reference(article, cited, documents) {
 }
 
 function actions(answer, run) {
-  const told = el("span", { class: "hint", role: "status" });
+  const items = el("span", { class: "hint", role: "status" });
   const cites = answer.references.length > 0;
   const copy = async () => {
     const done = await toClipboard(plainText(run));
-    told.textContent = done ? `Copied${cites ? ", with references" : ""}.` : "The browser did not let the page copy.";
+    items.textContent = done ? `Copied${cites ? ", with references" : ""}.` : "The browser did not let the page copy.";
   };
   return el("div", { class: "actions" },
     el("button", { type: "button", class: "copy", click: copy },
       cites ? "Copy with references" : "Copy"),
     el("button", { type: "button", class: "print", click: () => window.print() }, "Print"),
     cites && Object.entries(run.formats).map(([name, words]) => el("button",
-      { type: "button", class: "save", click: () => save(words, ENDINGS[name] ?? "txt") }, `Save as ${LABELS[name] ?? name}`)), told);
+      { type: "button", class: "save", click: () => save(words, ENDINGS[name] ?? "txt") }, `Save as ${LABELS[name] ?? name}`)), items);
 }
 
 /** Give a text to the browser as a file to save. */

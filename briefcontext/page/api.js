@@ -3,7 +3,7 @@
 const KEY = "briefcontext-token";
 const sources = new Map();
 
-/** An error that the server told of, or that there is no server. */
+/** An error of the server, or an unreachable server. */
 export class Refused extends Error {
   constructor(kind, message) {
     super(message);
@@ -35,8 +35,8 @@ async function call(path, options = {}) {
     throw new Refused("Unreachable", "The server of this page cannot be reached. Is it still running?");
   }
   if (response.ok) return response;
-  const told = await response.json().catch(() => ({}));
-  throw new Refused(told.error?.kind ?? "Refused", told.error?.message ?? `The server answered ${response.status}.`);
+  const reply = await response.json().catch(() => ({}));
+  throw new Refused(reply.error?.kind ?? "Refused", reply.error?.message ?? `The server answered ${response.status}.`);
 }
 
 function post(path, given, signal) {

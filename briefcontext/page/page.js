@@ -1,6 +1,6 @@
-// The page: asks, and shows what the server tells as it comes.
+// The page: asks, and shows the server's events as they come.
 
-import { NO_ANSWER, showAnswer, showDraft, showNone, showWaiting } from "./answer.js";
+import { NO_ANSWER, countChecks, showAnswer, showDraft, showNone, showWaiting } from "./answer.js";
 import { Refused, about, ask, keepSource, keepToken, source, takeToken } from "./api.js";
 import { byId, counted, countedReferences, el, refill, sentence, shown } from "./dom.js";
 import * as form from "./form.js";
@@ -83,7 +83,7 @@ const ON = {
     run.answer = answer;
     run.path.answered(answer);
     showAnswer(answer, run);
-    const count = answer.notes.filter(({ level }) => level !== "info").length;
+    const count = countChecks(answer);
     const notes = count ? ` ${counted(count, "note")} to check.` : "";
     const cited = answer.citations.length ? `citing ${countedReferences(answer)}` : "without a citation";
     say(`${answer.abstained ? NO_ANSWER : `Answered, ${cited}.`}${notes}`);
@@ -150,7 +150,7 @@ function begin(asked, day) {
   return current;
 }
 
-/** Show the answer that this place in the tab's history stands for; the empty form where it stands for none. */
+/** Show the answer of this entry in the tab's history, or the empty form. */
 function showKept() {
   const found = kept.find(history.state?.run);
   if (!found) {

@@ -59,7 +59,7 @@ export function open(doc, quotes = [], current = quotes[0]) {
   dialog.querySelector("mark.current")?.scrollIntoView({ block: "nearest" });
 }
 
-/** Show what stands before and after a passage in its source, and on a click all of it. */
+/** Show the text before and after a passage, and on a click the whole source. */
 async function surround(doc, before, after, whole) {
   const { passages, left_out: left } = await source(doc.source_id).catch(() => ({ passages: [] }));
   const at = passages.findIndex((passage) => passage.id === doc.id);
@@ -78,12 +78,12 @@ async function surround(doc, before, after, whole) {
   refill(whole, el("button", { type: "button", class: "whole", click }, "Show the whole source"));
 }
 
-/** Say where in its source something stands, in words; nothing where that is not known. */
+/** Return a place in words; empty if unknown. */
 export function where({ section, paragraph, page }) {
   return [section, paragraph && `paragraph ${paragraph}`, page && `page ${page}`].filter(Boolean).join(", ");
 }
 
-/** Say which passage of a source this is: where it stands, and how it begins. */
+/** Return the place and the first words of a passage. */
 export function beginning(doc) {
   const text = doc.text.trim().replace(/^#+\s*/, "");
   const words = text.slice(text.startsWith(doc.section) ? doc.section.length : 0).trim().replace(/\s+/g, " ");
@@ -94,8 +94,8 @@ export function beginning(doc) {
 }
 
 function quoteList(quotes) {
-  const told = quotes.map((quote) => [quote.start === null ? "" : where(quote), matchWords(quote)].filter(Boolean).join(", "));
-  return el("p", { class: "hint" }, `${counted(quotes.length, "quote")}: ${[...new Set(told)].join("; ")}`);
+  const words = quotes.map((quote) => [quote.start === null ? "" : where(quote), matchWords(quote)].filter(Boolean).join(", "));
+  return el("p", { class: "hint" }, `${counted(quotes.length, "quote")}: ${[...new Set(words)].join("; ")}`);
 }
 
 /** Write `Smith, JA` and others as `Smith JA, Doe B`; of more than `most`, the first. */

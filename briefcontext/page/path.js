@@ -112,11 +112,11 @@ export class Path {
   makeCards(count) {
     if (this.cards.length === count) return;
     this.cards = Array.from({ length: count }, (_, index) => {
-      const told = el("p", { class: "told" }, "waiting");
+      const outcome = el("p", { class: "outcome" }, "waiting");
       const detail = el("div", {});
       const item = el("li", { class: "partition", "data-state": "waiting" },
-        el("h5", {}, `Partition ${index + 1}`), told, detail);
-      return { item, told, detail };
+        el("h5", {}, `Partition ${index + 1}`), outcome, detail);
+      return { item, outcome, detail };
     });
     this.summary = el("p", {});
     refill(this.steps.read.body, this.summary, el("ul", { class: "partitions" }, this.cards.map((card) => card.item)));
@@ -125,7 +125,7 @@ export class Path {
 
   mark(card, state, words) {
     card.item.dataset.state = state;
-    card.told.textContent = words;
+    card.outcome.textContent = words;
   }
 
   count() {
@@ -201,7 +201,7 @@ function calibrated({ iou, probability, probability_threshold: threshold, contri
   return el("div", { class: "overlap" },
     iou !== null && el("p", { class: "hint" }, `Overlap ${iou.toFixed(2)}; a calibration decides`),
     probability !== null && [
-      el("p", {}, "Probability that the key document stands low or is missing ",
+      el("p", {}, "Probability that the key document is ranked low or missing ",
         el("strong", {}, probability.toFixed(2)), ` · read in groups from ${threshold.toFixed(2)}`),
       track(probability, threshold)],
     caution && el("p", { class: "notice warn" }, caution),
