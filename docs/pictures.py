@@ -143,7 +143,7 @@ def photograph_page() -> None:
         with serve_page(app) as address, browse(Path(profile)) as browser:
             browser.size(1280, 790)
             browser.open(address)
-            browser.ask(QUESTION, open_path=False)
+            browser.ask(QUESTION)
             browser.see("#status", "Answered")
             browser.run(
                 "const top = document.querySelector('#result-heading').getBoundingClientRect().top;"
