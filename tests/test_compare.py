@@ -8,12 +8,12 @@ import pytest
 from langchain_openai import ChatOpenAI
 
 from briefcontext.errors import InputError
-from briefcontext.evaluation.runs.compare import (
+from briefcontext.evaluation.runs.compare import compare_runs
+from briefcontext.evaluation.runs.published import (
     NPJ,
     OP_RAG,
     PREPRINT,
     PUBLISHED,
-    compare_runs,
     published_tables,
 )
 from briefcontext.evaluation.runs.run import EXPERIMENTS, Run as ExperimentRun
@@ -75,7 +75,7 @@ def test_experiment_and_compare_from_the_command_line(
     assert "5/5" in progress
     assert "answers/s" in progress
     assert "5 calls, $0.0" in progress
-    assert "| Vanilla RAG | 5 | 0 | 1 |" in said
+    assert "| Vanilla RAG | 5 | 1 |" in said
     for name in (
         "config.json",
         "items.jsonl",
@@ -129,7 +129,7 @@ def test_batches_from_the_command_line(
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
-        (["experiment", "guess"], ", ".join(map(repr, [*EXPERIMENTS, "preflight", "verify"]))),
+        (["experiment", "guess"], "guess"),
         (
             ["experiment", "position", "--questions", "x.jsonl", "--kb", "demo", "--out", "o"],
             "x.jsonl",
@@ -169,9 +169,14 @@ def test_the_tables_of_two_runs_are_joined_by_title_and_a_simulation_is_marked(
             "title": "Accuracy",
             "columns": ["Method", "n", *beside, "Share"],
             "rows": own,
-            "note": f"Of {name}.",
+            "notes": [f"Of {name}."],
         }
-        alike = {"title": "Spread", "columns": ["Method"], "rows": [[name]], "note": "In per cent."}
+        alike = {
+            "title": "Spread",
+            "columns": ["Method"],
+            "rows": [[name]],
+            "notes": ["In per cent."],
+        }
         write_summary(tmp_path / name, model=name, simulation=name == "two", tables=[table, alike])
     compared = compare_runs([tmp_path / "one", tmp_path / "two"])
     joined = compared[compared.index("### Accuracy") : compared.index("### Supplementary Table 2")]
@@ -184,7 +189,7 @@ def test_the_tables_of_two_runs_are_joined_by_title_and_a_simulation_is_marked(
         "| two | Vanilla RAG | 8 | 75.0 | 0 |",
         "| one | OP-RAG | 8 | 25.0 | – |",
         "",
-        "one: Of one. two: Of two.",
+        "Of one. Of two.",
         "",
         "### Spread",
         "",
@@ -225,12 +230,11 @@ def test_a_preflight_run_is_compared_by_its_decisions(
     assert code == 0, error
     summary = json.loads((tmp_path / "preflight" / "summary.json").read_text())
     assert summary["items"] == summary["n"] == 1
-    assert summary["data_set"] == tmp_path.name
+    assert summary["data_set"] == "questions"
     code, compared, _ = run("compare", str(tmp_path / "preflight"))
     assert code == 0
     counts = " | ".join(str(summary["iou"][name]) for name in ("tp", "fp", "fn", "tn"))
     assert f"| preflight | all | 16 | IoU | both | 1 | {counts} |" in compared
-    assert "Too few labelled questions" in compared
     for published in ("426", "423", "235", "50.18", "92.61", "65.09", "35.7"):
         assert published in compared
 
