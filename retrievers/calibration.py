@@ -10,7 +10,7 @@ import os
 from pathlib import Path
 from typing import Annotated, Literal, NamedTuple, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic import BaseModel, Field, ValidationError
 
 from briefcontext.errors import InputError
 from briefcontext.files import write_whole
@@ -37,16 +37,14 @@ class Feature(BaseModel, extra="forbid", frozen=True):
 
 
 class FittedOn(BaseModel, extra="forbid", frozen=True):
-    """The labelled questions that a calibration was fitted on, and the share that is positive."""
+    """The labelled questions of a fit, the share of positive ones, and those left out."""
 
     n: int = Field(ge=1)
     misplaced: int = Field(ge=1)
     base_rate: Share
     sha256: str
     gold_missing: int = Field(default=0, ge=0)
-    """Questions none of whose gold documents is in the knowledge base."""
     not_retrieved: int = Field(default=0, ge=0)
-    """Questions left out of the fit because their key document was not retrieved."""
 
 
 class Prediction(NamedTuple):
@@ -54,19 +52,12 @@ class Prediction(NamedTuple):
 
     probability: float
     threshold: float
+    misplaced: bool
     contributions: dict[str, float]
 
-    @property
-    def misplaced(self) -> bool:
-        """True if the question goes to the map."""
-        return self.probability >= self.threshold
 
-
-class Calibration(BaseModel):
-    """A calibrated preflight."""
-
-    # Files of older versions also hold the figures that were measured; these are ignored.
-    model_config = ConfigDict(extra="ignore", frozen=True)
+class Calibration(BaseModel, frozen=True):
+    """A calibrated preflight. Unknown fields of older files are ignored."""
 
     format_version: Literal[2] = 2
     created: str
@@ -75,7 +66,6 @@ class Calibration(BaseModel):
     k: int = Field(ge=1)
     spotlight: int = Field(default=SPOTLIGHT, ge=1)
     knowledge_base: str
-    """Id of the knowledge base that it was fitted on."""
     positive: Positive
     target_recall: float = Field(gt=0, lt=1)
     confidence: float = Field(gt=0, lt=1)
@@ -84,15 +74,7 @@ class Calibration(BaseModel):
     intercept: Finite
     features: list[Feature] = Field(min_length=1)
     regularisation: float = Field(gt=0)
-    """C of the logistic regression, chosen by cross-validation."""
     fitted_on: FittedOn
-
-    @field_validator("features")
-    @classmethod
-    def _differ(cls, features: list[Feature]) -> list[Feature]:
-        if len({feature.name for feature in features}) < len(features):
-            raise ValueError("a feature is given twice")
-        return features
 
     def shortfall(self) -> str | None:
         """Return a caution if there are too few positive questions for the target recall.
@@ -163,4 +145,5 @@ class Calibration(BaseModel):
         odds = math.exp(-abs(log_odds))  # Never overflows.
         probability = (1 if log_odds >= 0 else odds) / (1 + odds)
         strongest = dict(sorted(added.items(), key=lambda pair: -abs(pair[1])))
-        return Prediction(probability, self.threshold, strongest)
+        mapped = probability >= self.threshold
+        return Prediction(probability, self.threshold, mapped, strongest)

@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, strategies as st
 from langchain_core.documents import Document
 from scipy.stats import norm
 from typer.testing import CliRunner
@@ -113,7 +112,7 @@ def test_a_question_is_misplaced_when_its_key_is_below_rank_three(
         Document(id=id, page_content="", metadata={"source_id": f"src-{id}"}) for id in "abcd"
     ]
     assert gold_rank(documents, gold) == rank
-    assert (replace(_made("placed", 0), rank=rank).kind != "placed") is misplaced
+    assert (_made("placed", 0)._replace(rank=rank).kind != "placed") is misplaced
 
 
 def test_decisions_are_counted() -> None:
@@ -128,17 +127,6 @@ def test_decisions_are_counted() -> None:
     assert counted["skip_share"] == pytest.approx(2 / 5)
     # Wilson (1927) for 2 of 3.
     assert counted["recall_interval"] == pytest.approx((0.2077, 0.9385), abs=1e-4)
-
-
-@given(st.lists(st.floats(-8, 8), min_size=3, max_size=50), st.floats(0.5, 0.98), st.floats(-5, 5))
-def test_a_threshold_moves_with_the_scores_and_falls_with_the_target(
-    scores: list[float], target: float, shift: float
-) -> None:
-    threshold = recall_threshold(scores, target)
-    assert recall_threshold([score + shift for score in scores], target) == pytest.approx(
-        threshold + shift, abs=1e-6
-    )
-    assert recall_threshold(scores, target + 0.01) <= threshold + 1e-9
 
 
 @pytest.mark.parametrize(
@@ -222,15 +210,8 @@ def test_a_prediction_is_the_sum_of_its_contributions(
         ({"threshold": 2}, "threshold:"),
         ({"intercept": None}, "intercept:"),
         ({"features": []}, "features:"),
-        (
-            {"features": [{"name": "luck", "mean": 0, "sd": 1, "coefficient": 1}]},
-            "name",
-        ),
+        ({"features": [{"name": "luck", "mean": 0, "sd": 1, "coefficient": 1}]}, "name"),
         ({"features": [{"name": "query_terms", "mean": 0, "sd": 0, "coefficient": 1}]}, "sd"),
-        (
-            {"features": [{"name": "query_terms", "mean": 0, "sd": 1, "coefficient": 1}] * 2},
-            "given twice",
-        ),
     ],
 )
 def test_a_calibration_that_is_damaged_is_refused(
@@ -250,6 +231,7 @@ def test_another_encoder_revision_k_or_ranking_is_refused(
     fitted: Calibration, base: KnowledgeBase
 ) -> None:
     assert fitted.check(base.manifest, 16) is None
+    assert fitted.check(base.manifest.model_copy(update={"id": "another"}), 16) is not None
     for manifest, k, problem in (
         (_manifest(base, name="medcpt"), 16, "encoder = 'e5', got 'medcpt'"),
         (_manifest(base, revision="other"), 16, "got 'other'"),
@@ -258,14 +240,6 @@ def test_another_encoder_revision_k_or_ranking_is_refused(
     ):
         with pytest.raises(InputError, match=problem):
             fitted.check(manifest, k)
-
-
-def test_another_knowledge_base_of_the_same_encoder_is_a_caution(
-    fitted: Calibration, base: KnowledgeBase
-) -> None:
-    caution = fitted.check(base.manifest.model_copy(update={"id": "another"}), 16)
-    assert caution is not None
-    assert "another knowledge base" in caution
 
 
 def test_the_graph_takes_the_route_that_the_calibration_decides(
@@ -326,15 +300,6 @@ def test_questions_without_keys_are_left_out_and_unknown_keys_reported(
         label_questions(base, given[1:], [4])
     with pytest.raises(InputError, match="gold_ids"):
         label_questions(base, given[1:2], [4])
-
-
-def test_the_study_of_too_few_questions_says_why_there_is_no_calibrated_check(
-    base: KnowledgeBase, items: list[Item], tmp_path: Path
-) -> None:
-    summary = run_preflight(str(base.path), items[:20], tmp_path, ks=[16])
-    assert summary["calibrated"] is None
-    assert "Too few labelled questions" in summary["calibrated_reason"]
-    assert summary["calibrated_reason"] in (tmp_path / "report.md").read_text()
 
 
 @pytest.mark.slow

@@ -5,23 +5,14 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from langchain_openai import ChatOpenAI
 
 from briefcontext.errors import InputError
 from briefcontext.evaluation.runs.compare import compare_runs
-from briefcontext.evaluation.runs.published import (
-    NPJ,
-    OP_RAG,
-    PREPRINT,
-    PUBLISHED,
-    published_tables,
-)
-from briefcontext.evaluation.runs.run import EXPERIMENTS, Run as ExperimentRun
+from briefcontext.evaluation.runs.published import PUBLISHED, published_tables
+from briefcontext.evaluation.runs.run import EXPERIMENTS
 from briefcontext.knowledge import KnowledgeBase
 from tests.command_line import Run, command_line
 from tests.openai_server import OpenAIServer, Reply
-from tests.questions import known, run_settings
-from tests.simulated_reader import MODEL, SimulatedReader
 
 
 @pytest.fixture
@@ -239,45 +230,6 @@ def test_a_preflight_run_is_compared_by_its_decisions(
         assert published in compared
 
 
-def test_what_a_report_has_is_compared(tmp_path: Path, server: OpenAIServer) -> None:
-    server.script = SimulatedReader(known(40))
-    chat = ChatOpenAI(model=MODEL, base_url=server.url, api_key="none", max_retries=0)
-    methods = ("vanilla", "order_preserving")
-    settings = run_settings(tmp_path, "position", 40, model=chat, methods=methods, ks=(8,), limit=8)
-    ExperimentRun(settings).execute(tmp_path / "run")
-    compared, report = (
-        compare_runs([tmp_path / "run"]),
-        (tmp_path / "run" / "report.md").read_text(),
-    )
-    for table in report.split("### ")[1:-1]:
-        lines = [line for line in table.splitlines() if line[:1] == "|" and "---" not in line]
-        assert table.splitlines()[0] in compared
-        assert all(
-            f"| {line}" in compared.replace("| run |", "| |").replace("| Run |", "| |")
-            for line in lines
-        )
-
-
-def test_runs_that_asked_other_questions_are_told_apart(tmp_path: Path) -> None:
-    asked = {"one": "a" * 64, "two": "b" * 64, "three": "a" * 64}
-    for name, digest in asked.items():
-        write_summary(tmp_path / name, questions_sha256=digest)
-    lines = compare_runs([tmp_path / name for name in asked]).splitlines()
-    head = next(line for line in lines if line.startswith("| Run |")).split("|")
-    rows = [
-        line.split("|") for line in lines if line.startswith(tuple(f"| {name} |" for name in asked))
-    ]
-    assert [row[head.index(" Questions ")].strip() for row in rows] == ["a" * 8, "b" * 8, "a" * 8]
-
-
-def test_the_papers_accuracy_by_position_is_printed_cell_by_cell(tmp_path: Path) -> None:
-    write_summary(tmp_path, experiment="position")
-    lines = compare_runs([tmp_path]).splitlines()
-    assert "| Model | K | Method | 0 % | 25 % | 50 % | 75 % | 100 % |" in lines
-    cells = "| Mixtral-7x8b | 8 | vanilla | 59.05 |"
-    assert any(line.startswith(cells) for line in lines)
-
-
 @pytest.mark.parametrize("experiment", sorted({*EXPERIMENTS, "preflight", "data sets", "corpus"}))
 def test_every_figure_of_the_papers_is_in_a_table(experiment: str) -> None:
     figures = [each.value for each in PUBLISHED if each.experiment == experiment]
@@ -293,9 +245,3 @@ def test_the_papers_sums_of_conflicts_agree_with_their_tables() -> None:
         if each.metric in ("conflicts", "conflicts resolved"):
             total[each.model, each.metric] += int(each.value)
     assert sorted(total.values()) == [171, 217, 225, 313]
-
-
-def test_every_published_figure_names_its_paper_and_place() -> None:
-    assert {each.paper for each in PUBLISHED} == {NPJ, PREPRINT, OP_RAG}
-    assert all(each.place and each.experiment and each.metric and each.value for each in PUBLISHED)
-    assert len({each[:-1] for each in PUBLISHED}) == len(PUBLISHED) == 275

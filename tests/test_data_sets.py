@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from briefcontext.errors import InputError
-from briefcontext.evaluation.data_sets import KINDS, DataSet, load_data_set
+from briefcontext.evaluation.data_sets import DataSet, load_data_set
 from briefcontext.evaluation.data_sets.data_set import Item
 from tests.conftest import SHARED_DATA
 
@@ -53,24 +53,6 @@ def test_bioasq_has_four_types_of_questions() -> None:
     assert summary.answers == ("A toy with three feet.", "A three-footed toy.")
 
 
-def test_bioasq_reads_a_folder_of_batches(tmp_path: Path) -> None:
-    rows = json.loads((SAMPLES / "bioasq.json").read_text())["questions"]
-    for number, row in enumerate(rows):
-        (tmp_path / f"batch{number}.json").write_text(json.dumps({"questions": [row]}))
-    data = load_data_set(f"bioasq:{tmp_path}")
-    assert data.items == load_data_set(f"bioasq:{SAMPLES / 'bioasq.json'}").items
-    (tmp_path / "batch9.json").write_text(json.dumps({"questions": rows[:1]}))
-    with pytest.raises(InputError, match="same id 'toy-301'"):
-        load_data_set(f"bioasq:{tmp_path}")
-
-
-@pytest.mark.parametrize("exact", ["yes", "Yes", ["yes"]])
-def test_yes_is_yes_however_it_is_written(tmp_path: Path, exact: object) -> None:
-    row = {"id": "1", "type": "yesno", "body": "Is it?", "exact_answer": exact}
-    (tmp_path / "b.json").write_text(json.dumps({"questions": [row]}))
-    assert load_data_set(f"bioasq:{tmp_path / 'b.json'}").items[0].answers == ("A",)
-
-
 def test_a_novel_is_kept_once_for_all_its_questions() -> None:
     data = load_data_set(f"infinitebench-qa:{SAMPLES / 'longbook_qa_eng.jsonl'}")
     assert [item.answers for item in data.items] == [
@@ -81,17 +63,6 @@ def test_a_novel_is_kept_once_for_all_its_questions() -> None:
     assert data.items[0].document == data.items[1].document != data.items[2].document
     assert len(data.documents) == 2
     assert "lived in a blue box" in data.documents[data.items[0].document or ""].page_content
-
-
-def test_a_right_option_may_be_given_in_three_ways() -> None:
-    data = load_data_set(f"infinitebench-mc:{SAMPLES / 'longbook_choice_eng.jsonl'}")
-    assert [item.answers for item in data.items] == [("B",), ("A",), ("D",)]
-    assert data.items[0].options == {
-        "A": "The bear",
-        "B": "The crow",
-        "C": "The train",
-        "D": "Nobody",
-    }
 
 
 def test_a_spreadsheet_is_read_by_its_heads() -> None:
@@ -193,33 +164,17 @@ def test_own_long_documents_are_files_next_to_the_questions(tmp_path: Path) -> N
     ("row", "error"),
     [
         ("{", r"line 2: this is not JSON"),
-        ("{\n", r"line 2: this is not JSON"),
         ("[1]", r"line 2: .* must be a JSON object"),
         ('{"id": "b", "id": "c", "question": "Who?"}', r"line 2: the key 'id' occurs twice"),
-        ({"id": "b"}, r"line 2: .*Add its text"),
         ({"id": "b", "question": "  "}, r"line 2: .*Add its text"),
-        ({"id": "b", "question": 7}, r"line 2: .*Add its text"),
         ({"id": ["b"], "question": "Who?"}, r"line 2: an id must be a text"),
         (
             {"id": "b", "question": "Who?", "options": ["x"]},
             r"line 2: Multiple choice needs at least two options",
         ),
-        ({"id": "b", "question": "Who?", "options": "xy"}, r"line 2: Options must be a mapping"),
-        (
-            {"id": "b", "question": "Who?", "options": {"AA": "x", "B": "y"}},
-            r"line 2: Option 'AA' needs a",
-        ),
         (
             {"id": "b", "question": "Who?", "options": {"A": "x", "a": "y"}},
             r"line 2: Option A is given twice",
-        ),
-        (
-            {"id": "b", "question": "Who?", "options": ["x", ""]},
-            r"line 2: Option 'B' needs a single letter and a text",
-        ),
-        (
-            {"id": "b", "question": "Who?", "options": [*range(27)]},
-            r"line 2: Option '\[' needs a single letter",
         ),
         (
             {"id": "b", "question": "Who?", "options": ["x", "y"], "answer": "E"},
@@ -269,11 +224,7 @@ def test_a_bad_row_is_named_with_its_line_and_its_fault(
             '{"questions": [{"id": "1", "body": "Who?", "type": "x"}]}',
             "question 1: the type 'x'",
         ),
-        (
-            "bioasq",
-            '{"questions": [{"id": "1", "type": "list"}]}',
-            "question 1: .*no `question`",
-        ),
+        ("bioasq", '{"questions": [{"id": "1", "type": "list"}]}', "question 1: .*no `question`"),
         (
             "bioasq",
             '{"questions": [{"id": "1", "type": "yesno", "body": "Is it?", "documents": 7}]}',
@@ -312,14 +263,6 @@ def test_what_has_another_layout_is_refused(
     path.write_bytes(content if isinstance(content, bytes) else content.encode())
     with pytest.raises(InputError, match=error):
         load_data_set(f"{kind}:{path}")
-
-
-@pytest.mark.parametrize("kind", sorted(KINDS))
-def test_missing_data_are_said_to_be_published_somewhere(tmp_path: Path, kind: str) -> None:
-    with pytest.raises(InputError) as caught:
-        load_data_set(f"{kind}:{tmp_path / 'missing'}")
-    assert f"There is no {tmp_path / 'missing'}" in str(caught.value)
-    assert ("http" if kind != "jsonl" else "your own") in str(caught.value)
 
 
 @pytest.mark.parametrize(

@@ -86,10 +86,7 @@ def summary_of(out: Path) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("given", "named"),
     [
-        (
-            ["--iou-threshold", "0.5"],
-            "--iou-threshold needs --method briefcontext",
-        ),
+        (["--iou-threshold", "0.5"], "--iou-threshold needs --method briefcontext"),
         (["--partition-size", "2"], "--partition-size needs --method"),
     ],
 )

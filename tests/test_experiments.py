@@ -76,13 +76,6 @@ def test_position_recovers_the_bias_that_the_reader_has(
     assert spread["p"] > 0.05 if table is NO_BIAS else spread["p"] < 0.01
 
 
-def test_the_positions_are_different_places_from_five_documents_on() -> None:
-    for k in range(5, 130):
-        places = [key_place(position, k) for position in PERCENTILES]
-        assert (places[0], places[-1]) == (0, k - 1)
-        assert places == sorted(set(places)), k
-
-
 def test_every_method_reads_the_same_ranking(execute: Execute, tmp_path: Path) -> None:
     execute(
         "position",
@@ -130,21 +123,6 @@ def test_reading_in_partitions_lowers_the_spread_where_only_long_contexts_hide_d
     assert effect["difference"] == pytest.approx(vanilla[16]["score"] - vanilla[4]["score"])
     assert effect["difference"] < 0
     assert effect["p"] < 0.01
-
-
-def test_bounds_are_run_once_for_a_question(execute: Execute, server: OpenAIServer) -> None:
-    summary = execute(
-        "context_length",
-        count=5,
-        reader={"knows": 0.0},
-        methods=("closed_book", "oracle"),
-        ks=(2, 4, 8),
-    )
-    assert len(server.calls) == 10
-    by_method = {cell["method"]: cell for cell in summary["cells"]}
-    assert by_method["oracle"]["n"] == by_method["closed_book"]["n"] == 5
-    assert by_method["oracle"]["condition"] == {}
-    assert all(len(call.documents) <= 1 for call in server.calls)
 
 
 MISREADS = {"misread": 0.5, "table": {0.0: 0.1, 1.0: 0.1}}
@@ -273,20 +251,6 @@ def test_random_documents_are_no_neighbours_and_no_keys(execute: Execute, tmp_pa
     )
     for item in near:
         assert near[item] & far[item] == {f"key-{item[1:]}"}
-
-
-def test_cost_adds_up_what_the_provider_reported(execute: Execute, server: OpenAIServer) -> None:
-    summary = execute("cost", count=4, reader={}, methods=("vanilla", "map_reduce"), ks=(8,))
-    costs = {cost["method"]: cost for cost in summary["costs"]}
-    sent = sum(len(call.prompt) // 4 for call in server.calls)
-    assert sum(cost["input_tokens"] * cost["n"] for cost in costs.values()) == pytest.approx(sent)
-    mapped = costs["map_reduce"]
-    assert mapped["calls"] == 3
-    assert mapped["one_call_input"] == 0
-    assert mapped["map_input"] + mapped["reduce_input"] == pytest.approx(mapped["input_tokens"])
-    assert mapped["input_ratio"] == pytest.approx(
-        mapped["input_tokens"] / costs["vanilla"]["input_tokens"]
-    )
 
 
 def test_a_simulation_is_named_wherever_it_appears(execute: Execute, tmp_path: Path) -> None:

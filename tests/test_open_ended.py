@@ -93,15 +93,6 @@ def test_which_answer_is_whose_is_drawn_by_the_seed_and_not_told(tmp_path: Path)
         assert "vanilla" not in text
 
 
-def test_pairs_of_other_answers_to_the_same_questions_are_other_pairs() -> None:
-    others = [{**r, "text": f"{r['text']}, perhaps"} for r in ROWS]
-    first, second = (
-        make_pairs(rows, "vanilla", "briefcontext", seed=1)[0] for rows in (ROWS, others)
-    )
-    assert [pair.methods for pair in first] == [pair.methods for pair in second]
-    assert not {pair.id for pair in first} & {pair.id for pair in second}
-
-
 def test_hostile_answers_stay_text_on_the_page_and_in_the_sheet(tmp_path: Path) -> None:
     attack = '</div><script>alert(1)</script><img src=x onerror="alert(1)">'
     rows = [row("q1", "vanilla", attack), row("q1", "briefcontext", "=cmd|' /C calc'!A0")]
@@ -172,52 +163,6 @@ def verdict_file(
 def counted(out: Path) -> dict[str, tuple[int, int, int]]:
     verdicts = json.loads((out / "summary.json").read_text())["verdicts"]
     return {v["rater"]: (v["n"], v["tie"], v["changed"]) for v in verdicts}
-
-
-def test_the_same_verdicts_are_kept_once_whatever_their_file_is_called(
-    tmp_path: Path, run: Run
-) -> None:
-    out = tmp_path / "run"
-    run.execute(out)
-    key = json.loads((out / "key.json").read_text())
-    run.take_verdicts(out, verdict_file(tmp_path / "1" / "verdicts.csv", key, "tie"))
-    run.take_verdicts(out, verdict_file(tmp_path / "2" / "again.csv", key, "tie"))
-    (kept,) = out.glob("verdicts-*.csv")
-    run.take_verdicts(out, kept)
-    assert counted(out) == {"verdicts": (COUNT, COUNT, 0)}
-
-
-def test_a_raters_later_verdict_counts_and_the_change_is_said(tmp_path: Path, run: Run) -> None:
-    out = tmp_path / "run"
-    run.execute(out)
-    key = json.loads((out / "key.json").read_text())
-    run.take_verdicts(out, verdict_file(tmp_path / "1" / "verdicts.csv", key, "A", "one"))
-    run.take_verdicts(out, verdict_file(tmp_path / "2" / "verdicts.csv", key, "tie", "one"))
-    assert counted(out) == {"one": (COUNT, COUNT, COUNT)}
-    assert (
-        f"Verdicts that replace an earlier one of the same rater on the same pair: {COUNT}"
-        in (out / "report.md").read_text()
-    )
-
-
-def test_no_rater_overwrites_a_judge_nor_one_judge_another(
-    tmp_path: Path, run: Run, server: OpenAIServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    out = tmp_path / "run"
-    run.execute(out)
-    key = json.loads((out / "key.json").read_text())
-    monkeypatch.setenv("OPENAI_API_KEY", "none")
-    monkeypatch.setenv("OPENAI_BASE_URL", server.url)
-    server.script = lambda call: Reply("Verdict: A")
-    run.judge(out, "openai:first")
-    assert json.loads((out / "summary.json").read_text())["simulation"] is False
-    run.take_verdicts(out, verdict_file(tmp_path / "judge.csv", key, "A", "one"))
-    run.judge(out, "openai:simulated-reader")
-    assert set(counted(out)) == {"judge openai:first", "one", "judge openai:simulated-reader"}
-    assert json.loads((out / "summary.json").read_text())["simulation"] is True
-    assert "SIMULATION" in (out / "report.md").read_text()
-    # The answers are no simulation, and raters are not told so.
-    assert "SIMULATION" not in (out / "pairs.html").read_text()
 
 
 def test_identical_answers_are_ties_and_not_given_to_raters(
@@ -327,8 +272,7 @@ def test_two_raters_have_cohens_kappa_and_more_have_fleiss() -> None:
     assert fleiss["kappa"] == pytest.approx((pairs - expected) / (1 - expected))
     assert agreement(outcomes_of(_said("a", "www"), KEY, "briefcontext"), ["a"]) is None
     same = agreement(
-        outcomes_of([*_said("a", "www"), *_said("b", "www")], KEY, "briefcontext"),
-        ["a", "b"],
+        outcomes_of([*_said("a", "www"), *_said("b", "www")], KEY, "briefcontext"), ["a", "b"]
     )
     assert same is not None
     assert same["kappa"] is None

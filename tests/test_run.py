@@ -101,14 +101,6 @@ def test_a_run_that_was_stopped_ends_in_the_same_rows_as_one_that_was_not(
     assert comparable(tmp_path / "other") == comparable(tmp_path / "run")
 
 
-def test_equal_requests_of_a_question_are_asked_once(tmp_path: Path, server: OpenAIServer) -> None:
-    server.script = SimulatedReader(known(QUESTIONS))
-    summary = make_run(tmp_path, server.url).execute(tmp_path / "run")
-    assert len({body(call) for call in server.calls}) == len(server.calls) == summary["calls"]
-    needed = sum(row["usage"]["calls"] for row in rows_of(tmp_path / "run"))
-    assert needed > len(server.calls)
-
-
 def open_model(server: OpenAIServer, **arguments: Any) -> ChatOpenAI:
     return ChatOpenAI(model=MODEL, base_url=server.url, api_key="none", max_retries=0, **arguments)
 
@@ -156,23 +148,6 @@ def test_a_run_goes_on_with_no_setting_that_changes_its_answers(
     assert len(server.calls) == count
 
 
-@pytest.mark.parametrize("noted", ["versions.briefcontext", "provenance.encoder_revision"])
-def test_a_run_goes_on_with_no_other_version_or_encoder(
-    tmp_path: Path, server: OpenAIServer, noted: str
-) -> None:
-    server.script, file = SimulatedReader(known(2)), tmp_path / "run" / "config.json"
-    run = Run(
-        run_settings(tmp_path, "position", 2, model=chat(server), methods=("vanilla",), ks=(5,))
-    )
-    run.execute(tmp_path / "run")
-    config = json.loads(file.read_text())
-    group, name = noted.split(".")
-    config[group][name] = "before"
-    file.write_text(json.dumps(config))
-    with pytest.raises(InputError, match=f'{noted} was "before"'):
-        run.execute(tmp_path / "run")
-
-
 def test_a_run_goes_on_where_the_files_moved_and_with_other_limits(
     tmp_path: Path, server: OpenAIServer
 ) -> None:
@@ -188,24 +163,6 @@ def test_a_run_goes_on_where_the_files_moved_and_with_other_limits(
     )
     again = Run(replace(first, data_set=str(moved), reading=reading)).execute(tmp_path / "run")
     assert (again["answers"], again["missing"], len(server.calls)) == (summary["answers"], 0, count)
-
-
-def test_a_run_that_got_no_answer_leaves_its_folder_to_other_settings(
-    tmp_path: Path, server: OpenAIServer
-) -> None:
-    reader = SimulatedReader(known(2))
-    server.script = lambda call: (
-        Reply(status=401) if call.body["model"] == "refused" else reader(call)
-    )
-    given: dict[str, Any] = {"methods": ("vanilla",), "ks": (5,)}
-    refused = ChatOpenAI(model="refused", base_url=server.url, api_key="none", max_retries=0)
-    with pytest.raises(ModelSetupError):
-        Run(run_settings(tmp_path, "position", 2, model=refused, **given)).execute(tmp_path / "run")
-    Run(run_settings(tmp_path, "position", 2, model=chat(server), **given)).execute(
-        tmp_path / "run"
-    )
-    assert json.loads((tmp_path / "run" / "config.json").read_text())["model"] == MODEL
-    assert verify_run(tmp_path / "run") == []
 
 
 def test_a_folder_that_is_in_use_is_refused(tmp_path: Path, server: OpenAIServer) -> None:
@@ -321,10 +278,7 @@ def test_a_dry_run_calls_nothing_and_foretells_the_calls(
     ("given", "complaint"),
     [
         ({"methods": ("guessing",)}, "no method 'guessing'"),
-        (
-            {"methods": ("hybrid",)},
-            "fused ranking of the corpus",
-        ),
+        ({"methods": ("hybrid",)}, "fused ranking of the corpus"),
         ({"methods": ("long_context",)}, "whole long document"),
         ({"ks": (4,)}, "fewer than 5 different places"),
         ({"ks": (500,)}, "has only"),

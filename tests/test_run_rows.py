@@ -1,6 +1,5 @@
 """Rows of a run: none is lost by what stands in it, none is made twice, and none is counted that is not there."""
 
-import asyncio
 import json
 from collections import Counter
 from pathlib import Path
@@ -10,7 +9,6 @@ import pytest
 from hypothesis import given, strategies as st
 from langchain_openai import ChatOpenAI
 
-from briefcontext.chains.question import check_question
 from briefcontext.errors import InputError, ModelSetupError
 from briefcontext.evaluation.data_sets import load_data_set
 from briefcontext.evaluation.runs.folder import RunFolder
@@ -20,14 +18,7 @@ from briefcontext.evaluation.runs.settings import RunSettings
 from briefcontext.files import json_line
 from briefcontext.graphs.settings import Settings
 from tests.openai_server import Call, OpenAIServer, Reply
-from tests.questions import (
-    OPTIONS,
-    answer,
-    build_corpus,
-    known,
-    open_corpus,
-    question,
-)
+from tests.questions import OPTIONS, answer, build_corpus, known, open_corpus, question
 from tests.simulated_reader import MODEL, SimulatedReader
 
 LINE_ENDS = "\u2028\u2029\x85\x0b\x0c\x1c\x1d\x1e"
@@ -177,24 +168,6 @@ def test_equal_requests_that_come_at_the_same_time_are_asked_once(
         1: 7,
         0: 1,
     }
-
-
-def test_a_model_is_asked_in_a_second_event_loop_too(tmp_path: Path, server: OpenAIServer) -> None:
-    from briefcontext.chains.model.limits import CallBudget
-    from briefcontext.evaluation.methods.models import RunModels
-
-    models = RunModels(chat(server), replies=tmp_path / "replies.sqlite")
-    server.script = lambda call: Reply("It is so.")
-
-    async def ask(words: str) -> list[str]:
-        asked = check_question(words)
-        return list(
-            await asyncio.gather(
-                *(models.ask("closed_book", asked, CallBudget()) for _ in range(4))
-            )
-        )
-
-    assert asyncio.run(ask("One?")) == asyncio.run(ask("Two?")) == ["It is so."] * 4
 
 
 def test_the_simulated_reader_answers_under_no_other_name(

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from langchain_core.documents import Document
 from langchain_openai import ChatOpenAI
 
 from briefcontext.errors import InputError
@@ -16,9 +15,7 @@ from briefcontext.evaluation.runs.run import Run
 from briefcontext.evaluation.runs.settings import RunSettings
 from briefcontext.evaluation.statistics.tables import cells, repeats_table
 from briefcontext.graphs.settings import Settings
-from briefcontext.knowledge.sources.source import EntrySource
 from tests.hashing_encoder import HashingEncoder
-from tests.knowledge_bases import build
 from tests.openai_server import Call, OpenAIServer, Reply, faithful
 from tests.questions import OPTIONS, build_corpus, open_corpus, question
 
@@ -157,45 +154,6 @@ def test_integration_tests_each_data_set_and_their_average(
     assert report.count("Holm corrects over 3 comparisons.") == 1
 
 
-@pytest.mark.parametrize(
-    "experiment", ["integration", "conflict", "position", "context_length", "attention_bias"]
-)
-def test_an_experiment_on_scores_refuses_questions_none_of_which_has_a_key(
-    execute: Execute, server: OpenAIServer, experiment: str
-) -> None:
-    with pytest.raises(InputError, match="has no answer key"):
-        execute(experiment, _rows(3, keyed=0), methods=("vanilla",), ks=(8,))
-    assert server.calls == []
-
-
-def test_cost_takes_questions_without_a_key_and_scores_none_of_them(
-    execute: Execute, tmp_path: Path
-) -> None:
-    keyless = [
-        *_rows(6, keyed=4)[4:],
-        *({**row, "id": f"f{row['id']}"} for row in _rows(3, keyed=0, options=False)),
-    ]
-    summary = execute(
-        "cost", [*_rows(4, keyed=4), *keyless], methods=("vanilla", "order_preserving"), ks=(4,)
-    )
-    assert summary["left_out"] == {}
-    assert {cost["n"] for cost in summary["costs"]} == {9}
-    by_metric = {cell["metric"]: cell for cell in summary["cells"] if cell["method"] == "vanilla"}
-    assert by_metric["accuracy"]["n"] == 4
-    assert by_metric["accuracy"]["score"] == 1.0
-    assert by_metric["none"]["n"] == 5
-    assert "score" not in by_metric["none"]
-    unscored = [row for row in items(tmp_path) if row["metric"] == "none"]
-    assert len(unscored) == 10
-    assert not any("score" in row or "exact_match" in row for row in unscored)
-    assert {(row["outcome"], row.get("choice")) for row in unscored} == {
-        ("answered", "A"),
-        ("answered", None),
-    }
-    report = (tmp_path / "run" / "report.md").read_text()
-    assert "### Answers without a key that the tokens bought" in report
-
-
 def _bioasq(folder: Path) -> str:
     documents = ["http://www.ncbi.nlm.nih.gov/pubmed/1"]
     summary = "An HbA1c of 48 or higher, or a fasting plasma glucose of 7.0 or higher, supports the diagnosis."
@@ -290,43 +248,40 @@ WINDOW = 2500
 LONG = "The patients were seen again after a year, and nothing had changed in the arm that was treated. "
 
 
-def _long_corpus(folder: Path) -> Any:
-    documents = [
-        Document(
-            id=f"long-{n}",
-            page_content=f"Compound {n} was given. {LONG * 12}",
-            metadata={"source_id": f"{n}"},
-        )
-        for n in range(12)
-    ]
-    build(
-        folder, EntrySource(documents, name="long", fingerprint="sha256:long", size=len(documents))
-    )
-    return open_corpus(str(folder))
-
-
-def test_answers_that_were_read_in_parts_are_counted_and_said(
+def test_numbers_of_chunks_that_a_document_lacks_are_left_out_and_said(
     execute: Execute, tmp_path: Path, server: OpenAIServer
 ) -> None:
-    reading = Settings(max_retries=0, max_input_tokens=WINDOW)
-    base = _long_corpus(tmp_path / "long")
-    given: dict[str, Any] = {
-        "methods": ("vanilla", "order_preserving", "hybrid"),
-        "knowledge_base": base,
-        "reading": reading,
-    }
-    summary = execute("integration", _rows(2, keyed=2), ks=(2, 12), **given)
-    rows = items(tmp_path)
-    assert {(row["condition"]["k"], row["in_parts"]) for row in rows} == {(2, False), (12, True)}
-    for row in rows:
-        stages = {call["stage"] for call in row["calls"]}
-        assert ("extract" in stages) == row["in_parts"]
-    (found,) = summary["groups"].values()
-    assert {(cell["condition"]["k"], cell["in_parts"]) for cell in found} == {(2, 0), (12, 2)}
+    rows = [
+        {**row, "context": f"Compound {n} was given. {LONG * (20 + 60 * n)}"}
+        for n, row in enumerate(_rows(2, keyed=2))
+    ]
+    methods = ("vanilla", "order_preserving")
+    encoder = HashingEncoder()
+    summary = execute("order", rows, methods=methods, ks=(2, 8, 512), document_encoder=encoder)
+    asked = {(row["item"], row["condition"]["chunks"]) for row in items(tmp_path)}
+    assert asked == {("q0", 2), ("q1", 2), ("q1", 8)}
+    assert {one["holm_over"] for one in summary["comparisons"]} == {2}
     report = (tmp_path / "run" / "report.md").read_text()
-    assert "| In parts |" in report
-    assert "there a method is not what its name says" in report
-    assert "| In parts |" in compare_runs([tmp_path / "run"])
+    assert "of 2 questions: 1 at 8, 2 at 512" in report
+
+
+@pytest.mark.parametrize(
+    ("experiment", "row", "named"),
+    [
+        ("open_ended", {"options": OPTIONS}, "Question 1 is multiple choice.*Remove `options`"),
+        ("conflict", {"answer": "metformin"}, "Question 1 is a free question.*Add `options`"),
+        ("integration", {"options": OPTIONS}, "Question 1 has no answer key.*Add `answer`"),
+        ("position", {"options": OPTIONS, "answer": "A"}, "no key document.*Add `gold_ids`"),
+        ("order", {"answer": "metformin"}, "names no long document.*Add `document`"),
+    ],
+)
+def test_a_question_that_an_experiment_cannot_use_is_named_with_the_remedy(
+    execute: Execute, server: OpenAIServer, experiment: str, row: dict[str, Any], named: str
+) -> None:
+    given = {"document_encoder": HashingEncoder()} if experiment == "order" else {}
+    with pytest.raises(InputError, match=named):
+        execute(experiment, [{"id": "q", "question": question(0), **row}], ks=(8,), **given)
+    assert server.calls == []
 
 
 def test_self_route_reads_the_best_ranked_passages_that_fit(

@@ -95,10 +95,7 @@ _PER_CLASS: _Options = {
     )
 }
 _REPEATS: _Options = {
-    "repeats": (
-        Annotated[int, _own(min=1, help="Repetitions; needs a --temperature above 0.")],
-        1,
-    )
+    "repeats": (Annotated[int, _own(min=1, help="Repetitions; needs a --temperature above 0.")], 1)
 }
 _BASE: _Options = {
     "knowledge_base": (
@@ -117,10 +114,7 @@ _CALIBRATION: _Options = {
 }
 _CONTROLLED = {**_BASE, **_METHODS, **_PER_CLASS, **_REPEATS}
 _OPTIONS: dict[str, tuple[str, _Options]] = {
-    "position": (
-        "Accuracy by the position of the key document.",
-        {**_CONTROLLED, **_THRESHOLD},
-    ),
+    "position": ("Accuracy by the position of the key document.", {**_CONTROLLED, **_THRESHOLD}),
     "integration": (
         "Methods against each other on real rankings.",
         {**_CONTROLLED, **_THRESHOLD, **_CALIBRATION},
@@ -141,10 +135,7 @@ _OPTIONS: dict[str, tuple[str, _Options]] = {
             **_CALIBRATION,
         },
     ),
-    "context_length": (
-        "Accuracy by the number of documents.",
-        {**_CONTROLLED, **_THRESHOLD},
-    ),
+    "context_length": ("Accuracy by the number of documents.", {**_CONTROLLED, **_THRESHOLD}),
     "attention_bias": (
         "Retrieved neighbours against random documents around the key document.",
         _CONTROLLED,

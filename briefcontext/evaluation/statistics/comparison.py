@@ -181,9 +181,8 @@ def comparison_tables(comparisons: Sequence[Comparison], title: str) -> list[Tab
             "Test": itemgetter("test"),
             **P_VALUES,
         }
-        tables.append(Table.of(heading, some, columns, DIFFERENCES_NOTE, _holm_note(some)))
+        notes = [DIFFERENCES_NOTE]
+        if some[0]["holm_over"] > 1:
+            notes.append(f"Holm corrects over {some[0]['holm_over']} comparisons.")
+        tables.append(Table.of(heading, some, columns, *notes))
     return tables
-
-
-def _holm_note(comparisons: Sequence[Comparison]) -> str:
-    return f"Holm corrects over {comparisons[0]['holm_over']} comparisons."

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 from langchain_core.documents import Document
@@ -37,8 +38,7 @@ def gold_rank(documents: Sequence[Document], gold_ids: Collection[str]) -> int |
     return None
 
 
-@dataclass(frozen=True)
-class Labelled:
+class Labelled(NamedTuple):
     """A question with its two rankings and the rank of its best gold document, if retrieved."""
 
     item: Item
@@ -48,9 +48,8 @@ class Labelled:
     @property
     def kind(self) -> str:
         """The label: placed (among the first three), ranked_below or not_retrieved."""
-        if self.rank is None:
-            return "not_retrieved"
-        return "placed" if self.rank <= SPOTLIGHT else "ranked_below"
+        below = "placed" if (self.rank or 0) <= SPOTLIGHT else "ranked_below"
+        return "not_retrieved" if self.rank is None else below
 
     def iou(self, n: int) -> float:
         """Return the overlap of the two top n; 0 if BM25 has no clear top n."""
