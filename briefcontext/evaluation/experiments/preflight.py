@@ -255,20 +255,14 @@ def _rows(
 ) -> list[dict[str, Any]]:
     rows = []
     for place, question in enumerate(labelled.questions):
-        overlap = question.iou(PREFLIGHT_TOP_N)
-        rows.append(
-            {
-                "id": question.item.id,
-                "group": question.item.group,
-                "gold_rank": question.rank,
-                "kind": question.kind,
-                "misplaced": question.kind != "placed",
-                "iou": overlap,
-                "iou_maps": overlap <= iou_threshold,
-                "probability": float(decided.probability[place]) if decided else None,
-                "calibrated_maps": bool(decided.mapped[place]) if decided else None,
-            }
-        )
+        item, overlap = question.item, question.iou(PREFLIGHT_TOP_N)
+        row: dict[str, Any] = {"id": item.id, "group": item.group, "gold_rank": question.rank}
+        row |= {"kind": question.kind, "misplaced": question.kind != "placed"}
+        row |= {"iou": overlap, "iou_maps": overlap <= iou_threshold}
+        if decided:
+            row["probability"] = float(decided.probability[place])
+            row["calibrated_maps"] = bool(decided.mapped[place])
+        rows.append(row)
     return rows
 
 
@@ -326,7 +320,8 @@ def _report(summary: Record, table: Table, *, drawn: bool) -> str:
                 f"{' (the papers: 92.6%, 35.7%, 24.1% skip)' if check == 'iou' else ''}."
             )
     by, reason = summary["calibrated_by"], summary["calibrated_reason"]
-    how = f"The calibrated check predicts {_POSITIVES[summary['positive']]}, measured by {by}."
+    kind = "" if summary["positive"] == "ranked_below" else " or not retrieved"
+    how = f"The calibrated check predicts: ranked below 3{kind}. Measured by {by}."
     parts += [f"No calibrated check: {reason}" if reason else how]
     parts += [f"> {warning}" for warning in summary["warnings"]]
     parts += [table.markdown(), f"The IoU check at other k, n and thresholds: [{GRID}]({GRID})."]

@@ -105,10 +105,7 @@ def _report_markdown(
         errors = [f"- {count} × {error}" for error, count in facts["errors"].items()]
         parts += ["### Failed calls", "Repeat the command to ask again.", "\n".join(errors)]
     versions = [f"{name} {version}" for name, version in config["versions"].items()]
-    commit = (config.get("provenance") or {}).get("git_commit")
-    parts.append(
-        f"Versions: {', '.join(versions)}{f'; code at commit {commit}' if commit else ''}."
-    )
+    parts.append(f"Versions: {', '.join(versions)}.")
     return "\n\n".join(parts) + "\n"
 
 

@@ -1,13 +1,11 @@
 """The settings of a run."""
 
 import json
-import subprocess
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from importlib.metadata import PackageNotFoundError, version
-from pathlib import Path
 from platform import python_version
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -125,25 +123,9 @@ def paper_encoder() -> str:
     return "bge" if isinstance(try_to_load_from_cache(BGE_MODEL, "modules.json"), str) else "minilm"
 
 
-def git_commit(file: Path = Path(__file__)) -> str | None:
-    """Return the commit of a file's repository, with a mark if the code was changed.
-
-    None if no repository tracks the file.
-    """
-    git = ["git", "-C", str(file.resolve().parent)]
-    described = ["describe", "--always", "--abbrev=40", "--exclude=*", "--dirty=, changed"]
-    done = None
-    for words in (["ls-files", "--error-unmatch", file.name], described):
-        try:
-            done = subprocess.run([*git, *words], capture_output=True, check=True, timeout=10)
-        except (OSError, subprocess.SubprocessError):
-            return None
-    return done.stdout.decode().strip() if done else None
-
-
 def provenance(encoder_revision: str) -> dict[str, Any]:
-    """Return the command of a run, the code's commit, and the revision of the encoder."""
-    return {"command": sys.argv, "git_commit": git_commit(), "encoder_revision": encoder_revision}
+    """Return the command of a run and the revision of the encoder."""
+    return {"command": sys.argv, "encoder_revision": encoder_revision}
 
 
 def versions() -> dict[str, str]:
