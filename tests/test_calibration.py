@@ -26,7 +26,7 @@ from briefcontext.evaluation.statistics.calibrate import (
     fit as fit_model,
     recall_threshold,
 )
-from briefcontext.evaluation.statistics.inference import Interval, auc, count_decisions
+from briefcontext.evaluation.statistics.inference import count_decisions
 from briefcontext.evaluation.statistics.labelled import (
     Labelled,
     LabelledQuestions,
@@ -284,24 +284,6 @@ def test_a_graph_refuses_what_its_calibration_is_not_for(
         )
 
 
-def test_questions_without_keys_are_left_out_and_unknown_keys_reported(
-    base: KnowledgeBase, items: list[Item]
-) -> None:
-    given = [
-        items[0],
-        Item("keyless", "Is it?", {}, (), ()),
-        Item("unknown", "What?", {}, (), ("no-such-id",)),
-    ]
-    found = label_questions(base, given, [4])[4]
-    assert found.left_out == ["keyless"]
-    assert found.missing_gold_ids == ["no-such-id"]
-    assert [question.kind for question in found.questions] == ["placed", "not_retrieved"]
-    with pytest.raises(InputError, match="'no-such-id'"):
-        label_questions(base, given[1:], [4])
-    with pytest.raises(InputError, match="gold_ids"):
-        label_questions(base, given[1:2], [4])
-
-
 @pytest.mark.slow
 def test_a_study_measures_both_checks_and_its_folder_is_verified(
     items: list[Item], tmp_path: Path
@@ -376,16 +358,3 @@ def test_a_calibration_is_fitted_on_key_documents_that_a_map_can_repair(
     fitted_on = found.fitted_on
     assert (fitted_on.n, fitted_on.misplaced, fitted_on.not_retrieved) == (100, 40, 30)
     assert len(decided.mapped) == 130
-
-
-@pytest.mark.parametrize("shift", [0.0, 0.7, 1.5])
-def test_the_interval_of_an_area_is_about_delongs(shift: float) -> None:
-    random = np.random.default_rng(3)
-    positive, negative = random.normal(shift, size=150).round(1), random.normal(size=250).round(1)
-    # DeLong et al. 1988, from the definition.
-    wins = (positive[:, None] > negative[None, :]) + 0.5 * (positive[:, None] == negative[None, :])
-    error = (wins.mean(axis=1).var(ddof=1) / 150 + wins.mean(axis=0).var(ddof=1) / 250) ** 0.5
-    interval = auc(positive, negative)
-    assert interval.low == pytest.approx(wins.mean() - 1.96 * error, abs=0.012)
-    assert interval.high == pytest.approx(wins.mean() + 1.96 * error, abs=0.012)
-    assert auc([], [1.0]) == Interval(0.0, 1.0)

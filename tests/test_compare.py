@@ -89,34 +89,6 @@ def test_experiment_and_compare_from_the_command_line(
     assert "another configuration" in error
 
 
-def test_batches_from_the_command_line(
-    run: Run, questions: str, tmp_path: Path, server: OpenAIServer
-) -> None:
-    command = [
-        "experiment",
-        "position",
-        "--questions",
-        questions,
-        "--kb",
-        "demo",
-        "--method",
-        "vanilla",
-        "--k",
-        "8",
-    ]
-    command += ["--out", str(tmp_path / "run"), "--model", "openai:any"]
-    code, said, _ = run(*command, "--batch", "export")
-    assert code == 0
-    file = tmp_path / "run" / "batch" / "requests-001.jsonl"
-    assert str(file) in said
-    assert len(file.read_text().splitlines()) == 5
-    for wrong in (["--batch", "import"], ["--batch", "send"], ["--replies", "x.jsonl"]):
-        code, _, error = run(*command, *wrong)
-        assert code == 2
-        assert "--batch" in error
-    assert server.calls == []
-
-
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [

@@ -206,12 +206,6 @@ def test_a_bad_row_is_named_with_its_line_and_its_fault(
     ("kind", "content", "error"),
     [
         ("mirage", "[]", "not MIRAGE's layout"),
-        (
-            "mirage",
-            '{"medqa": {"1": {"question": "Who?"}}}',
-            "medqa, question 1: there are no options",
-        ),
-        ("mirage", '{"medqa": {"1": {}, "1": {}}}', "the key '1' occurs twice"),
         ("mirage", '{"medqa": {"1": ', "line 1: this is not JSON"),
         ("pubmedqa", "[]", "not PubMedQA's layout"),
         (
@@ -224,28 +218,12 @@ def test_a_bad_row_is_named_with_its_line_and_its_fault(
             '{"questions": [{"id": "1", "body": "Who?", "type": "x"}]}',
             "question 1: the type 'x'",
         ),
-        ("bioasq", '{"questions": [{"id": "1", "type": "list"}]}', "question 1: .*no `question`"),
-        (
-            "bioasq",
-            '{"questions": [{"id": "1", "type": "yesno", "body": "Is it?", "documents": 7}]}',
-            "question 1: the documents must be a list of addresses, not 7",
-        ),
         ("bioasq", '{"id": 1}\n{"id": 2}', "write jsonl:"),
         ("bioasq", '{"articles": []}', "no question in .*golden files"),
         (
             "infinitebench-qa",
             '{"id": 1, "input": "Who?", "answer": ["x"]}',
             "line 1: there is no text in 'context'",
-        ),
-        (
-            "infinitebench-qa",
-            '{"id": 1, "input": "Who?", "context": "x", "answer": []}',
-            "line 1: there is no answer",
-        ),
-        (
-            "infinitebench-mc",
-            '{"id": 1, "input": "Who?", "context": "x", "answer": "x"}',
-            "line 1: there are no options",
         ),
         (
             "infinitebench-mc",

@@ -5,7 +5,6 @@ The reader is simulated: see `tests.simulated_reader`.
 
 import json
 import sys
-from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,7 @@ import pytest
 from langchain_openai import ChatOpenAI
 
 from briefcontext.errors import InputError
-from briefcontext.evaluation.experiments.controlled import PERCENTILES, Order, key_place
+from briefcontext.evaluation.experiments.controlled import PERCENTILES, key_place
 from briefcontext.evaluation.experiments.corpus import corpus_tables
 from briefcontext.evaluation.runs.results import verify_run
 from briefcontext.evaluation.runs.run import Run
@@ -259,24 +258,6 @@ def test_a_simulation_is_named_wherever_it_appears(execute: Execute, tmp_path: P
     assert "SIMULATION" in (tmp_path / "run" / "report.md").read_text()
     assert "SIMULATION" in (tmp_path / "run" / "position.svg").read_text()
     assert (tmp_path / "run" / "position.png").read_bytes().startswith(b"\x89PNG")
-
-
-@pytest.mark.slow
-def test_the_papers_draw_is_the_default_where_the_questions_suffice(
-    tmp_path: Path, server: OpenAIServer
-) -> None:
-    chat = ChatOpenAI(model=MODEL, base_url=server.url, api_key="none", max_retries=0)
-    for count, drawn in ((80, 70), (60, 60)):
-        folder = tmp_path / str(count)
-        folder.mkdir()
-        run = Run(run_settings(folder, "position", count, model=chat))
-        assert len(run.items) == drawn
-        assert Counter(item.answers[0] for item in run.items) == {"A": drawn // 2, "B": drawn // 2}
-        assert run.config().get("sampling") == (
-            "35 questions of each answer, as in the paper" if drawn == 70 else None
-        )
-    assert len(Run(run_settings(tmp_path / "80", "position", 80, model=chat, limit=75)).items) == 75
-    assert {192, 384} <= set(Order.ks)
 
 
 def test_a_run_keeps_what_it_was_made_by_and_can_be_verified(

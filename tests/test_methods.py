@@ -14,7 +14,7 @@ from langchain_openai import ChatOpenAI
 from briefcontext.errors import ModelCallError
 from briefcontext.evaluation.data_sets.data_set import Item
 from briefcontext.evaluation.methods.method import METHODS, Outcome, Reading
-from briefcontext.evaluation.methods.models import SHORT_ANSWER, CallTrace, RunModels
+from briefcontext.evaluation.methods.models import CallTrace, RunModels
 from briefcontext.graphs.settings import Settings
 from tests.openai_server import Call, OpenAIServer, Reply
 
@@ -178,14 +178,6 @@ def test_calls_are_traced_with_stage_partition_hash_and_tokens(
         )
         # Tokens are those of the call that was made, also where its reply is used again.
         assert one.input_tokens == other.input_tokens > 0
-
-
-def test_a_free_answer_that_is_compared_word_by_word_is_asked_to_be_short(
-    read: Read, server: OpenAIServer
-) -> None:
-    item = Item("q1", "Who wrote it?", {}, ("Somebody",), ())
-    read("vanilla", Reading(item, CHUNKS), (item.question,))
-    assert SHORT_ANSWER in server.calls[0].user
 
 
 @pytest.mark.parametrize("name", ["vanilla", "map_reduce"])

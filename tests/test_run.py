@@ -148,23 +148,6 @@ def test_a_run_goes_on_with_no_setting_that_changes_its_answers(
     assert len(server.calls) == count
 
 
-def test_a_run_goes_on_where_the_files_moved_and_with_other_limits(
-    tmp_path: Path, server: OpenAIServer
-) -> None:
-    server.script = SimulatedReader(known(2))
-    given: dict[str, Any] = {"methods": ("vanilla",), "ks": (5,)}
-    first = run_settings(tmp_path, "position", 2, model=chat(server), **given)
-    summary, count = Run(first).execute(tmp_path / "run"), len(server.calls)
-    moved = tmp_path / "elsewhere" / tmp_path.name / "questions.jsonl"
-    moved.parent.mkdir(parents=True)
-    (tmp_path / "questions.jsonl").rename(moved)
-    reading = Settings(
-        max_concurrent_calls=2, max_retries=1, model_timeout=5, requests_per_minute=900
-    )
-    again = Run(replace(first, data_set=str(moved), reading=reading)).execute(tmp_path / "run")
-    assert (again["answers"], again["missing"], len(server.calls)) == (summary["answers"], 0, count)
-
-
 def test_a_folder_that_is_in_use_is_refused(tmp_path: Path, server: OpenAIServer) -> None:
     run = Run(
         run_settings(tmp_path, "position", 2, model=chat(server), methods=("vanilla",), ks=(5,))
@@ -299,20 +282,3 @@ def test_what_cannot_be_run_is_said_before_a_call(
             tmp_path / "run"
         )
     assert server.calls == []
-
-
-def test_questions_without_a_key_document_are_left_out_and_counted(
-    tmp_path: Path, server: OpenAIServer
-) -> None:
-    server.script = SimulatedReader(known(3))
-    settings = run_settings(
-        tmp_path, "position", 3, model=chat(server), methods=("vanilla",), ks=(5,)
-    )
-    with (tmp_path / "questions.jsonl").open("a") as file:
-        file.write(
-            '{"id": "q9", "question": "Else?", "options": {"A": "yes", "B": "no"}, "answer": "A"}\n'
-        )
-    summary = Run(settings).execute(tmp_path / "run")
-    ((reason, count),) = summary["left_out"].items()
-    assert (count, reason[:34]) == (1, "Question 4 has no key document in ")
-    assert summary["items"] == 3

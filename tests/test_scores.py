@@ -9,7 +9,6 @@ import pytest
 from langchain_openai import ChatOpenAI
 
 from briefcontext.errors import InputError
-from briefcontext.evaluation.runs.compare import compare_runs
 from briefcontext.evaluation.runs.progress import Prices
 from briefcontext.evaluation.runs.run import Run
 from briefcontext.evaluation.runs.settings import RunSettings
@@ -152,96 +151,6 @@ def test_integration_tests_each_data_set_and_their_average(
     # The correction is over all three comparisons; a note is printed once.
     report = (tmp_path / "run" / "report.md").read_text()
     assert report.count("Holm corrects over 3 comparisons.") == 1
-
-
-def _bioasq(folder: Path) -> str:
-    documents = ["http://www.ncbi.nlm.nih.gov/pubmed/1"]
-    summary = "An HbA1c of 48 or higher, or a fasting plasma glucose of 7.0 or higher, supports the diagnosis."
-    rows = [
-        *(
-            {
-                "id": f"y{n}",
-                "body": question(n),
-                "type": "yesno",
-                "exact_answer": "yes" if n else "no",
-            }
-            for n in range(3)
-        ),
-        {
-            "id": "f",
-            "body": "Which drug comes first?",
-            "type": "factoid",
-            "exact_answer": ["metformin"],
-        },
-        {
-            "id": "l",
-            "body": "Which drugs are given?",
-            "type": "list",
-            "exact_answer": [["metformin"], ["insulin"]],
-        },
-        {"id": "s", "body": "How is it diagnosed?", "type": "summary", "ideal_answer": [summary]},
-    ]
-    (folder / "golden.json").write_text(
-        json.dumps({"questions": [{**row, "documents": documents} for row in rows]})
-    )
-    return f"bioasq:{folder / 'golden.json'}"
-
-
-def test_accuracy_and_f1_of_a_mixed_data_set_stand_apart(execute: Execute, tmp_path: Path) -> None:
-    summary = execute(
-        "integration",
-        _bioasq(tmp_path),
-        methods=("vanilla", "order_preserving"),
-        ks=(4,),
-        figures=True,
-    )
-    cells = {(c["metric"], c["method"]): c for c in summary["groups"]["bioasq"]}
-    assert cells["accuracy", "vanilla"]["n"] == 3
-    assert cells["accuracy", "vanilla"]["score"] == pytest.approx(2 / 3)
-    scores = [
-        row["score"]
-        for row in items(tmp_path)
-        if row["method"] == "vanilla" and row["metric"] == "f1"
-    ]
-    assert cells["f1", "vanilla"]["n"] == len(scores) == 3
-    assert cells["f1", "vanilla"]["score"] == pytest.approx(sum(scores) / 3)
-    assert [(c["metric"], c["n"], c["test"]) for c in summary["comparisons"]] == [
-        ("accuracy", 3, "McNemar, exact"),
-        ("f1", 3, "permutation"),
-    ]
-    report = (tmp_path / "run" / "report.md").read_text()
-    for title in (
-        "### Accuracy on bioasq",
-        "### F1 on bioasq",
-        "### Against vanilla RAG, Accuracy",
-    ):
-        assert title in report
-    assert "Score [95% CI]" not in report
-    for figure in ("integration-accuracy.png", "integration-f1.svg"):
-        assert (tmp_path / "run" / figure).stat().st_size > 0
-    compared = compare_runs([tmp_path / "run"])
-    assert "### Accuracy on bioasq" in compared
-    assert "### F1 on bioasq" in compared
-
-
-def test_an_average_over_data_sets_is_of_one_metric(execute: Execute) -> None:
-    rows = [
-        *({**row, "group": "one"} for row in _rows(4, keyed=4)),
-        *(
-            {**row, "id": f"t{row['id']}", "group": "two", "answer": "B"}
-            for row in _rows(3, keyed=3)
-        ),
-        *(
-            {**row, "id": f"f{row['id']}", "group": "two"}
-            for row in _rows(3, keyed=3, options=False)
-        ),
-    ]
-    (average,) = execute("integration", rows, methods=("vanilla",), ks=(4,))["averages"]
-    assert (average["metric"], average["groups"], average["n"]) == ("accuracy", ["one", "two"], 7)
-    assert average["score"] == pytest.approx((1.0 + 0.0) / 2)
-    # No answer of a data set differs from another, so that resampling cannot tell how sure the
-    # average is.
-    assert (average["low"], average["high"]) == (None, None)
 
 
 WINDOW = 2500

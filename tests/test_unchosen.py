@@ -77,17 +77,6 @@ def test_replies_that_there_is_no_choice_choose_nothing(
     assert messages(answer, "no_choice") == ["The answer chooses no option."]
 
 
-@pytest.mark.parametrize("words", ["N/A", None])
-def test_a_choice_that_no_partition_made_is_marked_as_unsupported(
-    words: str | None, chat_model: ChatOpenAI, server: OpenAIServer
-) -> None:
-    answer = _ask(chat_model, server, words, "Choice: A", forced=True)
-    assert answer["choice"] == "A"
-    (message,) = messages(answer, "choice_unsupported")
-    assert message.endswith("they chose none.")
-    assert "choice_forced" in kinds(answer, "info")
-
-
 @pytest.mark.parametrize("route", ["vanilla", "map_reduce"])
 @pytest.mark.parametrize("beginning", ["Not answered:", "**Not answered:**", "NO ANSWER:"])
 def test_a_forced_choice_that_the_answer_itself_calls_unsupported_is_marked(

@@ -8,7 +8,7 @@ from briefcontext.evaluation.data_sets.data_set import Item, sample
 from briefcontext.evaluation.experiments.controlled import Position
 from briefcontext.evaluation.experiments.experiment import OnCorpus, Report
 from briefcontext.evaluation.experiments.integration import RealRankings
-from briefcontext.evaluation.figures.plots import OKABE_ITO, stacked_plot
+from briefcontext.evaluation.figures.plots import WIN_TIE_LOSE_COLOURS, stacked_plot
 from briefcontext.evaluation.methods.method import VANILLA
 from briefcontext.evaluation.runs.published import PREPRINT, SHORT, published_curves
 from briefcontext.evaluation.statistics.comparison import compare_methods, paired, tally
@@ -98,7 +98,7 @@ class _Conflicts(OnCorpus):
             parts=[name.capitalize() for name in _OUTCOMES],
             x_label="Conflicting answers (%), map-reduce against vanilla RAG",
             caption=f"n = {', '.join(str(c['compared']) for c in found if c['compared'])} answers",
-            colours=(OKABE_ITO[0], "#8C8C8C", OKABE_ITO[1]),
+            colours=WIN_TIE_LOSE_COLOURS,
             published=[*published],
             paper=SHORT[PREPRINT],
             percent=True,

@@ -13,6 +13,7 @@ from statsmodels.stats import inter_rater  # type: ignore[import-untyped]
 from briefcontext.evaluation.data_sets.data_set import Item
 from briefcontext.evaluation.experiments.experiment import Report
 from briefcontext.evaluation.experiments.integration import RealRankings
+from briefcontext.evaluation.figures.plots import WIN_TIE_LOSE_COLOURS, stacked_plot
 from briefcontext.evaluation.judging.pairs import (
     UNPARSED,
     Verdict,
@@ -23,6 +24,7 @@ from briefcontext.evaluation.judging.pairs import (
     write_sheets,
 )
 from briefcontext.evaluation.methods.method import VANILLA
+from briefcontext.evaluation.runs.published import NPJ, PUBLISHED, SHORT
 from briefcontext.evaluation.runs.results import is_simulated
 from briefcontext.evaluation.statistics.comparison import correct
 from briefcontext.evaluation.statistics.inference import mcnemar_exact, wilson
@@ -125,6 +127,27 @@ class OpenEnded(RealRankings):
         if len(people) > 1 and said:
             agreed = _agreed(said, people, identical)
             report.add("consensus", agreed, [_consensus_table(agreed, versus)])
+        bars = {
+            one["rater"]: [100 * one[name] / one["n"] for name in OUTCOMES]
+            for one in counted
+            if one["n"]
+        }
+        paper = {
+            f"three experts\n({SHORT[NPJ]})": [
+                float(one.value) for one in PUBLISHED if one.experiment == self.name
+            ]
+        }
+        report.draw(
+            stacked_plot,
+            {**bars, **paper} if bars else {},
+            parts=[name.capitalize() for name in OUTCOMES],
+            x_label=f"Verdicts (%), {versus}",
+            caption=f"n = {', '.join(str(one['n']) for one in counted)} pairs",
+            colours=WIN_TIE_LOSE_COLOURS,
+            published=[*paper],
+            paper=f"{SHORT[NPJ]}, n = 48",
+            percent=True,
+        )
         # Raters judge, so an answer key is not used.
         used = cells([{**row, "metric": "none"} for row in report.rows], seed=report.seed)
         report.add("cells", used, [cells_table("What was used", used)])

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 OKABE_ITO = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#B8A800")
 """Okabe and Ito's palette; the strong colours first, its yellow darkened."""
+WIN_TIE_LOSE_COLOURS = (OKABE_ITO[0], "#8C8C8C", OKABE_ITO[1])
 _MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
 _STYLE: Any = {
     "font.size": 10, "axes.titlesize": 11, "legend.fontsize": 9, "axes.grid": True,
