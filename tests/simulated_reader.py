@@ -12,8 +12,7 @@ its bias. With a prompt of n documents:
 - The reduce step takes the option with the highest confidence, and guesses without evidence.
 - It answers only as a model whose name begins with `simulated-reader`.
 
-Every draw is a hash of the seed, the stage, the question and the documents: the same prompt gets the
-same answer.
+Every draw is a hash of seed, stage, question and documents: equal prompts get equal answers.
 
     python -m tests.simulated_reader --questions SPEC [--kb DIR] [--table 0:0.05,0.5:0.5,1:0.1]
 """
@@ -68,7 +67,7 @@ class SimulatedReader:
         self._by_question = {_plain(known.question): known for known in self.known}
 
     def overlooks(self, place: float, others: int) -> float:
-        """Return the probability that a key document at a relative place, 0 to 1, among others is overlooked."""
+        """Return the probability that a key document at a relative place is overlooked."""
         points = sorted(self.table.items())
         below = max((p for p in points if p[0] <= place), default=points[0])
         above = min((p for p in points if p[0] >= place), default=points[-1])
@@ -179,7 +178,7 @@ class SimulatedReader:
 
 
 def _place(text: str, known: Known, place: float) -> float:
-    """Return the key document's relative place; within the document itself, where it is the only one and long."""
+    """Return the key document's relative place, or that of the words in one long document."""
     if len(text) < 20_000:
         return place
     at = min(at for words in known.key_words if (at := _plain(text).find(_plain(words))) >= 0)

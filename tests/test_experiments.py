@@ -26,7 +26,7 @@ from tests.simulated_reader import LOST_IN_THE_MIDDLE, MODEL, NO_BIAS, Simulated
 
 QUESTIONS = 40
 CHECKS = 10
-"""Accuracies checked below, so that an interval of each at 1 - 0.05 / CHECKS holds all true ones at 95%."""
+"""Accuracies checked below: intervals at 1 - 0.05 / CHECKS hold all true ones at 95%."""
 
 
 Execute = Callable[..., dict[str, Any]]

@@ -1,4 +1,4 @@
-"""Pairs of answers for raters: blinded, shuffled, escaped; verdicts taken in; a model judge in both orders."""
+"""Pairs of answers for raters, verdicts, and a model judge."""
 
 import csv
 import io

@@ -1,4 +1,4 @@
-"""Rows of a run: none is lost by what stands in it, none is made twice, and none is counted that is not there."""
+"""Rows of a run: none is lost, made twice, or counted when it is missing."""
 
 import json
 from collections import Counter

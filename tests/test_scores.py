@@ -25,7 +25,7 @@ Execute = Callable[..., dict[str, Any]]
 
 @pytest.fixture
 def execute(tmp_path: Path, server: OpenAIServer) -> Execute:
-    """Run an experiment on rows of JSON, or on a data set that is given by name, and return its summary."""
+    """Run an experiment on rows of JSON or a named data set, and return its summary."""
     server.script = lambda call: faithful(call) if call.stage != "answer" else _right(call)
 
     def execute(experiment: str, data: list[dict[str, Any]] | str, **given: Any) -> dict[str, Any]:
@@ -154,7 +154,7 @@ def test_integration_tests_each_data_set_and_their_average(
 
 
 WINDOW = 2500
-LONG = "The patients were seen again after a year, and nothing had changed in the arm that was treated. "
+LONG = "The patients were seen again after a year, and nothing had changed in the treated arm. "
 
 
 def test_numbers_of_chunks_that_a_document_lacks_are_left_out_and_said(
@@ -202,7 +202,7 @@ def test_self_route_reads_the_best_ranked_passages_that_fit(
 
     server.script = script
     rows = [
-        {**row, "context": f"Compound {n} was given. {LONG * 400}"}
+        {**row, "context": f"Compound {n} was given. {LONG * 560}"}
         for n, row in enumerate(_rows(2, keyed=2))
     ]
     summary = execute(

@@ -69,7 +69,7 @@ class Corpus:
         }
 
     def key_documents(self, item: Item) -> list[Document]:
-        """Return the passages of the question's gold ids, by passage or source id, in their order."""
+        """Return the passages of the question's gold ids, by passage or source id."""
         return list(self._named(item.gold_ids))
 
     def ranking(self, item: Item, k: int) -> list[Document]:
@@ -77,7 +77,7 @@ class Corpus:
         return self.retriever.invoke(item.question, k=k)
 
     def fused(self, item: Item, k: int) -> list[Document]:
-        """Return the `k` best passages by reciprocal rank fusion of the dense and the BM25 ranking."""
+        """Return the `k` best passages of the fused dense and BM25 rankings."""
         retrievers = [self.retriever, BM25Retriever(knowledge_base=self.knowledge_base)]
         return HybridRetriever(retrievers=retrievers).invoke(item.question, k=k)
 
@@ -156,7 +156,7 @@ class LongDocuments:
 
 
 def corpus_tables(base: "KnowledgeBase") -> list[Table]:
-    """Return a knowledge base's documents, tokens and lengths by source (Supplementary Tables 5, 6).
+    """Return a knowledge base's documents, tokens and lengths by source.
 
     Tokens are those of the knowledge base's encoder. A document's length is the sum of its
     passages'.

@@ -82,7 +82,7 @@ _SAVINGS_NOTE = (
 
 
 class Cost(RealRankings):
-    """Tokens used, the prediction of BriefContext's equations 4 and 5, and the preflight's saving."""
+    """Tokens used, as predicted by BriefContext's equations, and saved by the preflight."""
 
     name = "cost"
     title = "Cost"
@@ -137,7 +137,7 @@ class Cost(RealRankings):
 
 
 def cost_of(rows: Sequence[Row]) -> list[dict[str, Any]]:
-    """Return the mean tokens of a question by method and condition, by stage, and over vanilla's."""
+    """Return the mean tokens of a question by method, condition and stage."""
     found = []
     groups = grouped(answered(rows), lambda row: (row["method"], condition_of(row)))
     for (method, condition), some in groups.items():

@@ -100,8 +100,8 @@ class OpenEnded(RealRankings):
         write_sheets(folder, pairs, simulated=is_simulated({**config, "judges": []}))
         report.summary |= {"pairs": len(pairs), "identical": identical}
         report.sentences.append(
-            f"Pairs: {len(pairs) + identical}; identical answers, counted as ties: {identical}; for "
-            f"raters, in pairs.csv and pairs.html: {len(pairs)}."
+            f"Pairs: {len(pairs) + identical}; identical answers, counted as ties: {identical}; "
+            f"for raters, in pairs.csv and pairs.html: {len(pairs)}."
         )
         report.remarks.append(
             "key.json says which method wrote which answer: keep it from the raters. Read their "
@@ -119,8 +119,8 @@ class OpenEnded(RealRankings):
         changed = sum(count["changed"] for count in counted)
         if changed:
             report.remarks.append(
-                f"Verdicts that replace an earlier one of the same rater on the same pair: {changed}"
-                ". If these are two people, give each a name in the column rater."
+                f"Verdicts that replace an earlier one of the rater on the pair: {changed}. If "
+                "these are two people, give each a name in the column rater."
             )
         people = [count["rater"] for count in counted if not is_judge(count["rater"])]
         said = outcomes_of([v for v in verdicts if v.rater in people], key, second)

@@ -315,8 +315,9 @@ def _report(summary: Record, table: Table, *, drawn: bool) -> str:
             low_high = (counts.get("low"), counts.get("high"))
             parts.append(
                 f"{name} check: recall {percent(counts['recall'])}%, specificity "
-                f"{percent(counts['specificity'])}%, AUC {with_interval(counts.get('auc'), *low_high)}"
-                f"; {percent(counts['skip_share'])}% of the questions skip the map"
+                f"{percent(counts['specificity'])}%, AUC "
+                f"{with_interval(counts.get('auc'), *low_high)}; "
+                f"{percent(counts['skip_share'])}% of the questions skip the map"
                 f"{' (the papers: 92.6%, 35.7%, 24.1% skip)' if check == 'iou' else ''}."
             )
     by, reason = summary["calibrated_by"], summary["calibrated_reason"]

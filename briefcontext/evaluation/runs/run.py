@@ -161,8 +161,8 @@ class Run:
         if corpus is None or not self.experiment.real_rankings:
             raise InputError(
                 "A calibration fits the rankings of a knowledge base, and those of the experiment "
-                f"{self.experiment.name} are arranged. Leave --calibration out, or run integration, "
-                "cost, open_ended or conflict with --rankings real."
+                f"{self.experiment.name} are arranged. Leave --calibration out, or run "
+                "integration, cost, open_ended or conflict with --rankings real."
             )
         if PREFLIGHT_METHOD not in [method.name for method in self.methods]:
             raise InputError(

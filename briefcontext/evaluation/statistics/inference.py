@@ -98,7 +98,7 @@ def spread_test(scores: Positions, *, resamples: int = RESAMPLES, seed: int = 0)
 
 
 def mcnemar_exact(only_a: int, only_b: int) -> float:
-    """Return the two-sided exact p of McNemar's test for the items that one method alone has right."""
+    """Return the two-sided exact p of McNemar's test; items that one method alone has right."""
     return float(stats.binomtest(only_a, only_a + only_b, 0.5).pvalue) if only_a + only_b else 1.0
 
 

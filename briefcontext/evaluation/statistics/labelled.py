@@ -77,7 +77,7 @@ class LabelledQuestions:
         return np.asarray(self.kinds != "placed")
 
     def counted(self, positive: str) -> NDArray[np.bool_]:
-        """Return the questions (n,) of the kinds that a key of `KINDS` names, and the placed ones."""
+        """Return the questions (n,) that are placed or of the kinds of a key of `KINDS`."""
         return np.isin(self.kinds, ["placed", *KINDS[positive]])
 
     @cached_property

@@ -37,7 +37,7 @@ class Table:
         return cls(title, list(columns), rows, notes)
 
     def markdown(self, shown: set[str] | None = None) -> str:
-        """Return the table as Markdown with its notes; those in `shown` are left out, others added."""
+        """Return Markdown with the notes that are not in `shown`, to which they are added."""
         shown = set() if shown is None else shown
         notes = [note for note in self.notes if note not in shown]
         shown.update(notes)
@@ -68,7 +68,11 @@ P_VALUES: Columns = {
 
 def under(*names: str) -> Columns:
     """Return a column for each value of the conditions."""
-    return {name: lambda one, name=name: one["condition"].get(name, "any") for name in names}  # type: ignore[misc]
+
+    def column(name: str) -> Callable[[Record], Any]:
+        return lambda one: one["condition"].get(name, "any")
+
+    return {name: column(name) for name in names}
 
 
 def percent_of(name: str) -> Callable[[Record], str]:
@@ -164,7 +168,7 @@ def by_method(rows: Sequence[Row], by: Sequence[str] = ()) -> Iterator[tuple[Cel
 
 
 def titled_by_metric(title: str, rows: Iterable[Record]) -> Iterator[tuple[str, list[Any]]]:
-    """Yield the title and the rows of each metric's table; the metric is named if there are several."""
+    """Yield the title and the rows of each metric's table."""
     groups = by_metric(rows)
     for metric, some in groups.items():
         yield f"{title}, {SCORE_NAMES[metric]}" if len(groups) > 1 else title, some
@@ -248,8 +252,8 @@ def repeats_table(rows: Sequence[Row]) -> tuple[list[Cell], Iterator[Table]]:
 _OUTCOMES = ("unparsed", "abstained")
 _SIGNALS = {
     "truncated": "Truncated: text that did not fit into the model's input window was left out.",
-    "in_parts": "In parts: the documents did not fit into one call and were read by map and reduce; "
-    "there a method is not what its name says.",
+    "in_parts": "In parts: the documents did not fit into one call and were read by map and "
+    "reduce; there a method is not what its name says.",
 }
 """Columns that are shown only if a count is above 0, and their notes."""
 _NOTES = {
@@ -261,8 +265,8 @@ _NOTES = {
     "count as wrong.",
 }
 _COUNTS_NOTE = (
-    "Unparsed, abstained and failed count answers; failed ones are in no mean. Calls and tokens are "
-    "means for one answer."
+    "Unparsed, abstained and failed count answers; failed ones are in no mean. Calls and tokens "
+    "are means for one answer."
 )
 
 
@@ -295,7 +299,7 @@ def cells_table(title: str, found: Sequence[Cell]) -> Table:
 def pivoted(
     title: str, records: Sequence[Record], across: str, show: Callable[[Record], str], *notes: str
 ) -> Table:
-    """Make a table with a column for each value of a condition, and a row for each of the others."""
+    """Make a table with a column for each value of a condition."""
     values = list(dict.fromkeys(one["condition"].get(across, "any") for one in records))
     others = [name for one in records for name in one["condition"] if name != across]
     names = list(dict.fromkeys(others))
