@@ -19,7 +19,6 @@ class Item:
     """One question with its answer key."""
 
     id: str
-    """Unique in its data set."""
     question: str
     options: Mapping[str, str]
     """Letter to text, in the published order; empty for a free question."""
@@ -49,7 +48,6 @@ class DataSet:
     items: list[Item] = field(default_factory=list)
     """In the file's order, with unique ids."""
     documents: dict[str, Document] = field(default_factory=dict)
-    """The long documents by id."""
     files: list[Path] = field(default_factory=list)
     """All files that were read, if there are several."""
     sha256: str = ""

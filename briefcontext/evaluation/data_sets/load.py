@@ -25,7 +25,6 @@ class Kind(NamedTuple):
     read: Callable[[Path], DataSet]
     published: str
     folder: bool = False
-    """True if a folder can be read."""
 
 
 _INFINITEBENCH = "of https://huggingface.co/datasets/xinrongzhang2022/InfiniteBench"

@@ -53,10 +53,7 @@ def read_mirage(path: Path, subset: str = "") -> DataSet:
 
 
 def read_pubmedqa(path: Path) -> DataSet:
-    """Read `{pmid: {QUESTION, CONTEXTS, LONG_ANSWER, final_decision}}`; the id is the gold id.
-
-    A question without final_decision (the unlabelled part) has no answer.
-    """
+    """Read `{pmid: {QUESTION, CONTEXTS, LONG_ANSWER, final_decision}}`; the id is the gold id."""
     questions = load_json(path)
     if not isinstance(questions, dict):
         raise InputError(f"{path} has not PubMedQA's layout, {{pmid: question}}.")

@@ -271,11 +271,7 @@ def right_letter(answer: Any, options: Mapping[str, str]) -> str:
 
 
 def _accepted_texts(answer: Any, *, whole_list: bool = False) -> tuple[str, ...]:
-    """Return the accepted texts of a free answer: a text, alternatives, or lists of synonyms.
-
-    With `whole_list` each accepted text has all elements: the first synonym of each, the second of
-    each, and so on. Otherwise every text is accepted.
-    """
+    """Return the accepted texts of a free answer: a text, alternatives, or lists of synonyms."""
     elements = answer if isinstance(answer, list) else [] if answer is None else [answer]
     groups = [texts for element in elements if (texts := _texts(element))]
     if whole_list:

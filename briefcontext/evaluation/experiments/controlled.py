@@ -228,10 +228,7 @@ class AttentionBias(Controlled):
 
 
 class Order(Experiment):
-    """OP-RAG against vanilla RAG over the number of chunks, with the whole document and Self-Route.
-
-    Questions are asked on the long documents of their data set.
-    """
+    """OP-RAG against vanilla RAG over the number of chunks, with the whole document and Self-Route."""
 
     name = "order"
     title = "Order and number of chunks"

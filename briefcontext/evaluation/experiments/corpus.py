@@ -156,11 +156,7 @@ class LongDocuments:
 
 
 def corpus_tables(base: "KnowledgeBase") -> list[Table]:
-    """Return a knowledge base's documents, tokens and lengths by source.
-
-    Tokens are those of the knowledge base's encoder. A document's length is the sum of its
-    passages'.
-    """
+    """Return a knowledge base's documents, tokens and lengths by source."""
     passages: Counter[str] = Counter()
     lengths: defaultdict[str, Counter[str]] = defaultdict(Counter)
     ids = base.ids()

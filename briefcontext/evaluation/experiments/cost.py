@@ -158,10 +158,7 @@ def cost_of(rows: Sequence[Row]) -> list[dict[str, Any]]:
 
 
 def predictions(rows: Sequence[Row], prices: Prices) -> list[dict[str, Any]]:
-    """Return the prediction of equations 4 and 5 and the use, by method and condition.
-
-    Means over the questions that vanilla answered under the same condition.
-    """
+    """Return the prediction of equations 4 and 5 and the use, by method and condition."""
     found: list[dict[str, Any]] = []
     for name in dict.fromkeys(row["method"] for row in rows):
         pairs = paired(rows, name, VANILLA)

@@ -143,11 +143,8 @@ class Experiment(ABC):
     name: ClassVar[str]
     title: ClassVar[str]
     question: ClassVar[str]
-    """The question that it answers, in one sentence."""
     methods: ClassVar[tuple[str, ...]]
-    """The methods that are compared by default."""
     ks: ClassVar[tuple[int, ...]]
-    """The numbers of documents by default."""
     needs_key: ClassVar[bool] = False
     """True if a question needs a key document in the corpus."""
     needs_answers: ClassVar[bool] = True

@@ -103,10 +103,7 @@ class Integration(RealRankings):
 
 
 def macro_averages(rows: Sequence[Row], *, seed: int) -> list[dict[str, Any]]:
-    """Return the mean of the data sets' scores by each metric that several of them have.
-
-    Each data set counts the same, and a method needs a score on all of them.
-    """
+    """Return the mean of the data sets' scores by each metric that several of them have."""
     found: list[dict[str, Any]] = []
     by_set = by_metric(scored(rows)).items()
     names = {metric: [*grouped(some, itemgetter("group"))] for metric, some in by_set}

@@ -172,10 +172,7 @@ def count_verdicts(
     preferred: str,
     identical: int = 0,
 ) -> list[dict[str, Any]]:
-    """Count, for each rater, how often a method's answer was preferred to the other's.
-
-    Identical answers are ties. A sign test, corrected by Holm over the raters.
-    """
+    """Count, for each rater, how often a method's answer was preferred to the other's."""
     found: list[dict[str, Any]] = []
     for rater, given in grouped(verdicts, lambda verdict: verdict.rater).items():
         by_pair = grouped(given, lambda verdict: verdict.pair).values()

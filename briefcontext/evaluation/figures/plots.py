@@ -44,10 +44,7 @@ _METRICS = {"accuracy, %": "accuracy", "F1, %": "f1"}
 def _figure(
     path: Path, title: str, *, simulated: bool, columns: int = 1, size: tuple[float, float]
 ) -> "Iterator[tuple[Figure, list[Axes]]]":
-    """Open a figure of plots that share the y axis, and write it as .png and .svg at the end.
-
-    `size` is in inches for one plot. Raises MissingExtraError if matplotlib is not installed.
-    """
+    """Open a figure of plots that share the y axis, and write it as .png and .svg at the end."""
     with needing("experiments", "Figures need matplotlib, and can be left out with --no-figures"):
         import matplotlib as mpl
         from matplotlib.figure import Figure

@@ -103,10 +103,7 @@ class Verdict:
 
 
 def _read(file: Path, unnamed: str = "") -> list[Verdict]:
-    """Read a filled-in sheet, or the file that the page saves; rows without a verdict are left out.
-
-    `unnamed` is the rater of rows that name none.
-    """
+    """Read a filled-in sheet, or the file that the page saves; rows without a verdict are left out."""
     try:
         text = file.read_text(encoding="utf-8-sig")
         # Spreadsheets separate columns by semicolons if a comma marks decimals.

@@ -20,7 +20,6 @@ from briefcontext.graphs.nodes import IN_PARTS
 from briefcontext.graphs.settings import IOU, Settings
 
 VANILLA = "vanilla"
-"""The method that the others are tested against."""
 
 
 @dataclass(frozen=True)
@@ -29,7 +28,6 @@ class Reading:
 
     item: Item
     documents: Sequence[Document] = ()
-    """The ranking, best first."""
     retrieved: bool = False
     """True if it is the corpus's own ranking, which the graph then retrieves."""
     fused: Sequence[Document] = ()
@@ -48,26 +46,22 @@ class Outcome:
     """The answer without choice, quotes and citation marks."""
     route: str = ""
     iou: float | None = None
-    """The preflight's overlap."""
     partition_choices: Mapping[str, Sequence[int]] = field(default_factory=dict)
     """Option letter to the partitions that chose it."""
     partitions: int = 0
     """Number of partitions read; 0 on other routes."""
     partitions_without_choice: int = 0
-    """Number of them without a choice."""
     truncated: bool = False
     """True if text was left out because it did not fit into the model's window."""
     in_parts: bool = False
     """True if documents did not fit into one call and were read in parts."""
     failed_calls: int = 0
-    """Failed attempts before the calls succeeded."""
     choice: str | None = None
     abstained: bool = False
 
 
 HYBRID = Settings.model_fields["retrieval"].default
 Need = Literal["documents", "fused", "key_documents", "whole"]
-"""A field of `Reading`."""
 Run = Callable[[Reading, RunModels, Settings], Awaitable[Outcome]]
 
 _MARKS = re.compile(rf"\s*{MARK}")
@@ -79,7 +73,6 @@ class Method:
 
     name: str
     title: str
-    """Name in tables and figures."""
     need: Need | None
     """The documents that it reads, if any."""
     run: Run
@@ -144,10 +137,7 @@ async def _long_context(reading: Reading, models: RunModels, settings: Settings)
 
 
 async def _self_route(reading: Reading, models: RunModels, settings: Settings) -> Outcome:
-    """Read the passages, and the whole document if they do not answer (Li et al. 2024).
-
-    Passages of the lowest ranks that do not fit into the window are left out.
-    """
+    """Read the passages, and the whole document if they do not answer (Li et al. 2024)."""
     question, budget = _asked(reading), settings.budget()
     documents = assign_keys(question["text"], reading.documents)
     room = room_for(models.model, budget, models.prompt("self_route", question, documents=""))
@@ -166,10 +156,7 @@ async def _self_route(reading: Reading, models: RunModels, settings: Settings) -
 
 
 def _fitted(whole: Document, question: Question, room: int | None) -> tuple[str, bool]:
-    """Return the document as in the prompt, its middle cut out if it exceeds the window.
-
-    As in ∞Bench (Zhang et al. 2024).
-    """
+    """Return the document as in the prompt, its middle cut out if it exceeds the window."""
     (keyed,) = assign_keys(question["text"], [whole])
     context = render_documents([keyed])
     if room is None or len(context) <= room:

@@ -30,7 +30,6 @@ from briefcontext.prompts import BUNDLED, Prompts
 from briefcontext.retrievers.ranking_retriever import RankingRetriever
 
 DOCUMENT = re.compile(r'<document key="(\w+)">\n(.*?)\n</document>', re.DOTALL)
-"""A document in a prompt: its key and its text."""
 
 SHORT_ANSWER = "Answer in as few words as possible, without an explanation."
 """Added in prompts to a question whose answer is compared word by word, for every method."""
@@ -162,21 +161,16 @@ class TracedCall:
 
     stage: str
     served_model: str
-    """Name of the model in the reply."""
     index: int
-    """Number of the partition, from 0."""
     request_sha256: str
     """Digest of model, parameters and prompt: equal requests are asked once in a run."""
     prompt_sha256: str
-    """Digest of the prompt's messages."""
     output: str
     input_tokens: int
     context_tokens: int
     """Input tokens of the documents, by their share of the prompt's characters."""
     output_tokens: int
-    """Tokens that the provider reported."""
     kept: bool
-    """True if the reply was taken from the store."""
 
 
 class CallTrace(BaseCallbackHandler):

@@ -61,10 +61,7 @@ def progress_bar(what: str, total: int, *, done: int = 0, hidden: bool = False) 
 
 
 class CountingModel(BaseChatModel):
-    """A model for a dry run that counts its input.
-
-    Every partition is taken to have evidence: the first sentence of its first document.
-    """
+    """A model for a dry run that counts its input."""
 
     @property
     def _llm_type(self) -> str:

@@ -11,7 +11,6 @@ NPJ = "Zhang et al., BriefContext, npj Digital Medicine 8, 239, 2025"
 PREPRINT = "Zhang et al., BriefContext, arXiv 2412.15271, 2024"
 OP_RAG = "Yu et al., OP-RAG, arXiv 2409.01666, 2024"
 SHORT = {NPJ: "npj 2025", PREPRINT: "BriefContext preprint", OP_RAG: "OP-RAG"}
-"""The papers' names in figures."""
 _PAPERS = {"preprint": PREPRINT, "npj": NPJ, "op-rag": OP_RAG}
 _MODELS = ("GPT-3.5-turbo-0125", "Llama3.1-70B", "")
 """The model of a paper whose curve is drawn."""
@@ -24,7 +23,6 @@ class Published(NamedTuple):
 
     paper: str
     place: str
-    """The table or figure."""
     experiment: str
     model: str
     k: str

@@ -60,9 +60,7 @@ EXPERIMENTS: Mapping[str, type[OnCorpus] | type[Order]] = {
         Position, Integration, Conflict, ContextLength, AttentionBias, Order, OpenEnded, Cost
     )
 }  # fmt: skip
-"""The experiments that ask a model."""
 PREFLIGHT_METHOD = "briefcontext"
-"""The method whose route the preflight decides."""
 _SHOWN = {"partition_size", "preflight_top_n", "iou_threshold", "fallback", "max_input_tokens"}
 """Settings of the reading that a configuration has even with their default values."""
 _FREE = {
@@ -78,7 +76,6 @@ class BatchDone:
 
     imported: Mapping[str, int]
     files: Sequence[Path]
-    """The requests to send next; none if all answers are there."""
     waiting: int
 
 
@@ -138,10 +135,7 @@ class Run:
         return kind(corpus, settings.seed)
 
     def _usable(self) -> tuple[list[Item], dict[str, int]]:
-        """Return the questions that the experiment can use, and why others are left out.
-
-        A reason names the first question that it applies to. Raises InputError if none is left.
-        """
+        """Return the questions that the experiment can use, and why others are left out."""
         oracle = any(method.need == "key_documents" for method in self.methods)
         usable: list[Item] = []
         numbers: dict[str, list[int]] = {}

@@ -67,7 +67,6 @@ class Runner:
 
     experiment: Experiment
     models: Sequence[RunModels]
-    """One for each repeat."""
     settings: Settings
 
     async def run(
@@ -158,10 +157,7 @@ def _row(task: Task, trace: CallTrace, **values: Any) -> Row:
 
 
 def _scored(item: Item, outcome: Outcome, trace: CallTrace) -> Mapping[str, Any]:
-    """Return an answer's values with its score, if its question has a key.
-
-    An answer to multiple choice without a choice is an outcome and counts as wrong.
-    """
+    """Return an answer's values with its score, if its question has a key."""
     values = asdict(outcome)
     choice, abstained = values.pop("choice"), values.pop("abstained")
     if not item.options:

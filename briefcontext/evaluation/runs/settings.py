@@ -40,7 +40,6 @@ class RunSettings:
 
     experiment: str
     data_set: str
-    """As `load_data_set` takes it."""
     model: str | BaseChatModel | None = None
     extract_model: str | BaseChatModel | None = None
     knowledge_base: str | Corpus | None = None
@@ -60,11 +59,9 @@ class RunSettings:
     repeats: int = 1
     """Times that every question is asked, sampled again each time."""
     rankings: Literal["synthetic", "real"] = "synthetic"
-    """Of the experiment conflict."""
     prices: Prices = field(default_factory=Prices)
     figures: bool = True
     progress: bool = True
-    """Show the progress on standard error."""
     reading: Settings = field(default_factory=lambda: Settings(max_concurrent_calls=8))
     """Settings of the graph: partition size, preflight, limits, retries."""
 

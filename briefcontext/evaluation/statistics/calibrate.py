@@ -26,7 +26,6 @@ CONFIDENCE = 0.95
 """Confidence that the recall of new questions reaches the target."""
 FOLDS = 5
 REGULARISATIONS = (0.03, 0.1, 0.3, 1.0, 3.0)
-"""Values of C from which cross-validation chooses."""
 MIN_OF_A_LABEL = 10
 """Fewer questions of a label than this leave folds with one or none."""
 

@@ -46,10 +46,7 @@ DIFFERENCES_NOTE = (
 
 
 def paired(rows: Sequence[Row], first: str, second: str) -> Pairs:
-    """Return the answered rows of two methods on the same question, condition and repeat.
-
-    A method that is not run under conditions is paired with the other under each of them.
-    """
+    """Return the answered rows of two methods on the same question, condition and repeat."""
 
     def key(row: Row) -> tuple[Any, ...]:
         return row["item"], int(row.get("repeat", 0)), condition_of(row)
@@ -110,10 +107,7 @@ def compare_methods(rows: Sequence[Row], *, seed: int, by: Sequence[str] = ()) -
 
 
 def compare_averages(rows: Sequence[Row], *, seed: int) -> list[Comparison]:
-    """Test every method against vanilla in the mean over data sets, each of which counts the same.
-
-    A permutation test that flips the signs of questions' weighted differences.
-    """
+    """Test every method against vanilla in the mean over data sets, each of which counts the same."""
     by_set = by_metric(scored(rows)).items()
     names = {metric: {row["group"] for row in some} for metric, some in by_set}
     found = []

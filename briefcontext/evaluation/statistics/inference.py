@@ -15,7 +15,6 @@ AUC_RESAMPLES = 2_000
 CONFIDENCE = 0.95
 
 _BATCH = 1 << 21
-"""Numbers drawn at once."""
 
 Floats = NDArray[np.float64]
 Numbers = Sequence[float] | Floats
@@ -78,10 +77,7 @@ def spread(scores: Positions) -> float:
 
 
 def spread_test(scores: Positions, *, resamples: int = RESAMPLES, seed: int = 0) -> float:
-    """Return the p of a spread as large if an item's scores did not depend on the position.
-
-    A permutation test that shuffles each item's scores, `(positions, items)`, over the positions.
-    """
+    """Return the p of a spread as large if an item's scores did not depend on the position."""
     values = np.asarray(scores)
     if np.all(np.ptp(values, axis=0) == 0):
         return 1.0
@@ -103,10 +99,7 @@ def mcnemar_exact(only_a: int, only_b: int) -> float:
 
 
 def permutation_test(differences: Numbers, *, resamples: int = RESAMPLES, seed: int = 0) -> float:
-    """Return the two-sided p for a mean paired difference of 0, by flipping signs (Fisher 1935).
-
-    Exact if there are no more flips than `resamples`.
-    """
+    """Return the two-sided p for a mean paired difference of 0, by flipping signs (Fisher 1935)."""
     values = np.asarray(differences)
     values = values[values != 0]  # A flip does not change a zero.
     if len(values) < 2:

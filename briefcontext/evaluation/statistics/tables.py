@@ -14,7 +14,6 @@ Record = Mapping[str, Any]
 Columns = Mapping[str, Callable[[Any], Any]]
 """The heads of columns, each with the function that shows its value of a record."""
 Row = dict[str, Any]
-"""One line of items.jsonl."""
 Cell = dict[str, Any]
 """One method under one condition by one metric: n, score, interval, counts, tokens."""
 Some = TypeVar("Some")
@@ -157,10 +156,7 @@ def by_metric(rows: Iterable[Record]) -> dict[str, list[Any]]:
 
 
 def by_method(rows: Sequence[Row], by: Sequence[str] = ()) -> Iterator[tuple[Cell, list[Row]]]:
-    """Yield each metric, method and condition with its rows.
-
-    `by` names the condition values to keep apart; none means all.
-    """
+    """Yield each metric, method and condition with its rows."""
     for metric, some in by_metric(rows).items():
         groups = grouped(some, lambda row: (row["method"], condition_of(row, by)))
         for (method, condition), own in groups.items():
@@ -216,10 +212,7 @@ def _cell(head: Cell, rows: Sequence[Row], seed: int) -> Cell:
 
 
 def repeats_table(rows: Sequence[Row]) -> tuple[list[Cell], Iterator[Table]]:
-    """Return the mean and standard deviation of the repeats' scores, and their tables.
-
-    By metric, method and condition, and on average over the positions of the key document.
-    """
+    """Return the mean and standard deviation of the repeats' scores, and their tables."""
     each = []
     for row in scored(rows):
         whole = condition_of(row)
