@@ -39,19 +39,10 @@ from sklearn.metrics import roc_auc_score
 
 from briefcontext.errors import InputError
 from briefcontext.evaluation.data_sets.data_set import Item
-from briefcontext.evaluation.experiments.preflight import measured
-from briefcontext.evaluation.experiments.preflight_report import decisions_table
-from briefcontext.evaluation.statistics.calibrate import (
-    CONFIDENCE,
-    calibrate,
-    recall_threshold,
-    tune,
-)
-from briefcontext.evaluation.statistics.labelled import (
-    LabelledQuestions,
-    count_decisions,
-    label_questions,
-)
+from briefcontext.evaluation.experiments.preflight import decisions_table, measured
+from briefcontext.evaluation.statistics.calibrate import CONFIDENCE, calibrate, fit
+from briefcontext.evaluation.statistics.inference import count_decisions
+from briefcontext.evaluation.statistics.labelled import LabelledQuestions, label_questions
 from briefcontext.evaluation.statistics.tables import with_interval
 from briefcontext.graphs.routing import compare_rankings
 from briefcontext.graphs.settings import Settings
@@ -167,11 +158,10 @@ def nested(base: KnowledgeBase, at: dict[int, LabelledQuestions]) -> list[Row]:
     """Both checks on the same questions, as `experiment preflight` has them, where there are enough to fit on."""
     rows = []
     for labelled, positive in product(at.values(), POSITIVES):
-        run, own = None, None
+        held_out = None
         with suppress(InputError):
-            _, (run, *_), own = calibrate(labelled, base.manifest, TARGETS[-1], positive=positive)
-        summary = measured(labelled, run, own, positive=positive, seed=0)
-        table = decisions_table({"calibrated_reason": None, **summary})
+            _, held_out = calibrate(labelled, base.manifest, TARGETS[-1], positive=positive)
+        table = decisions_table(measured(labelled, held_out, seed=0))
         rows += [
             {"fitted to": positive, **dict(zip(table.columns, row, strict=True))}
             for row in table.rows
@@ -192,14 +182,14 @@ def promises(
     moments = {label: (some.mean(axis=0), np.cov(some.T)) for label, some in with_label.items()}
     rng = np.random.default_rng(0)
     reached: dict[float, list[float]] = {target: [] for target in TARGETS}
-    for fit in range(fits):
+    for seed in range(fits):
         drawn = rng.random(n) < labels.mean()
         two = [rng.multivariate_normal(*moments[label], size=n) for label in (True, False)]
         features = np.where(drawn[:, None], *two)
-        tuned = tune(features, drawn, fit)
-        new = tuned.model.decision_function(rng.multivariate_normal(*moments[True], size=fresh))
+        new = rng.multivariate_normal(*moments[True], size=fresh)
         for target, recalls in reached.items():
-            recalls.append(float((new >= recall_threshold(tuned.held_out[drawn], target)).mean()))
+            model, threshold = fit(features, drawn, target, seed)
+            recalls.append(float((model.decision_function(new) >= threshold).mean()))
     return [
         {"target": target, "fits": fits, "questions": n, "mean recall": float(np.mean(recalls)),
          "fits that reach it": float(np.mean(np.array(recalls) >= target)), "promised": CONFIDENCE}
@@ -213,9 +203,8 @@ def transfer(
     """Fit and choose the threshold on some questions, and decide on others."""
     rows = []
     for fitted_on, inside, tested_on, outside in pairs:
-        tuned = tune(inside.signals, inside.misplaced, 0)
-        threshold = recall_threshold(tuned.held_out[inside.misplaced], target)
-        log_odds = tuned.model.decision_function(outside.signals)
+        model, threshold = fit(inside.signals, inside.misplaced, target)
+        log_odds = model.decision_function(outside.signals)
         counted = count_decisions(outside.misplaced, log_odds >= threshold)
         rows.append(
             {

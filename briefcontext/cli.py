@@ -114,7 +114,8 @@ def _common(
         typer.echo(context.get_help(), nl=False)
 
 
-for command in (ask, index, mcp, serve, experiment, compare, calibrate, prompts):
+for command in (ask, index, mcp, serve, compare, calibrate, prompts):
     app.command()(command)
+app.add_typer(experiment, name="experiment")
 app.add_typer(kb, name="kb")
 app.add_typer(pubmed, name="pubmed")

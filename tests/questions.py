@@ -1,4 +1,4 @@
-"""A small corpus with a key document for each of its questions, made up for tests of the experiments."""
+"""A small made-up corpus with a key document for each of its questions."""
 
 import json
 import os
@@ -87,7 +87,7 @@ def _built(count: int, others: int) -> Path:
 
 
 def run_settings(folder: Path, experiment: str, count: int, **given: Any) -> RunSettings:
-    """Settings of an experiment on these questions and their corpus, which are made in the folder if need be."""
+    """Settings of an experiment on these questions and their corpus, made in the folder if needed."""
     if not (folder / "corpus").exists():
         build_corpus(folder / "corpus", count)
     values: dict[str, Any] = {

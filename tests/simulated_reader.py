@@ -1,29 +1,20 @@
-"""A SIMULATED reader: an OpenAI-compatible server on loopback that answers with a bias that is known.
+"""A SIMULATED reader: an OpenAI-compatible server on loopback that answers with a known bias.
 
-It is told the right answer of every question and which words make a document its key document, and
-stands in for a language model to test the experiments with: whether they recover the bias that it
-has. It reads nothing and reasons about nothing, so no figure that comes of it says anything about a
-method.
+It is given the right answer of every question and the words that make a document its key document.
+It reads nothing, so its figures say nothing about a method; they show whether an experiment finds
+its bias. With a prompt of n documents:
 
-What it does with a prompt of n documents:
-
-- The key document at place i (from 0) is overlooked with the probability that a table gives for its
-  relative place i / (n - 1), linearly between the table's points (0.5 for a single document's own
-  place means nothing: a single document stands at 0), plus `per_document` for each other document,
-  at most 0.95.
-- When it is found, the answer is the right one. When it is overlooked or not there, the answer is
-  guessed: every option with the same probability, for a free answer a wrong word.
-- An extraction quotes the key document when it finds it, with confidence 0.9. A partition without
-  it is misread with probability `misread`, as evidence for a wrong option, with confidence 0.5 to
-  0.95.
+- It overlooks the key document at place i (from 0) with the probability of a table at i / (n - 1),
+  linear between the table's points, plus `per_document` for each other document, at most 0.95.
+- When it finds it, the answer is right; else every option has the same probability.
+- An extraction quotes the key document when it finds it. A partition without it is misread with
+  probability `misread`, as evidence for a wrong option.
 - The reduce step takes the option with the highest confidence, and guesses without evidence.
-- It answers only as a model whose name begins with `simulated-reader`, so that every run of it is
-  marked as one.
+- It answers only as a model whose name begins with `simulated-reader`.
 
-Every draw is a hash of the seed, the stage, the question and the documents' words in their order:
-the same prompt gets the same answer.
+Every draw is a hash of seed, stage, question and documents: equal prompts get equal answers.
 
-    python -m tests.simulated_reader --questions SPEC [--kb DIR] [--table 0:0.05,0.5:0.5,1:0.1] [--port PORT]
+    python -m tests.simulated_reader --questions SPEC [--kb DIR] [--table 0:0.05,0.5:0.5,1:0.1]
 """
 
 import argparse
@@ -76,7 +67,7 @@ class SimulatedReader:
         self._by_question = {_plain(known.question): known for known in self.known}
 
     def overlooks(self, place: float, others: int) -> float:
-        """Return the probability that a key document at a relative place, 0 to 1, among others is overlooked."""
+        """Return the probability that a key document at a relative place is overlooked."""
         points = sorted(self.table.items())
         below = max((p for p in points if p[0] <= place), default=points[0])
         above = min((p for p in points if p[0] >= place), default=points[-1])
@@ -187,7 +178,7 @@ class SimulatedReader:
 
 
 def _place(text: str, known: Known, place: float) -> float:
-    """Return the key document's relative place; within the document itself, where it is the only one and long."""
+    """Return the key document's relative place, or that of the words in one long document."""
     if len(text) < 20_000:
         return place
     at = min(at for words in known.key_words if (at := _plain(text).find(_plain(words))) >= 0)
@@ -223,27 +214,6 @@ def known_of(spec: str, knowledge_base: str | None, *, words: int = 8) -> list[K
     return found
 
 
-def known_of_trials(folder: str) -> list[Known]:
-    """Return what it has to be told of the shared sample of evidence-inference: the annotated spans."""
-    from pathlib import Path
-
-    rows = [
-        json.loads(line) for line in (Path(folder) / "questions.jsonl").read_bytes().splitlines()
-    ]
-    return [
-        Known(
-            row["question"],
-            row["options"],
-            next(letter for letter, text in row["options"].items() if text == row["answer"]),
-            # A chunk seldom holds a whole span.
-            [" ".join(span["text"].split()[at : at + 6]) for span in row["evidence"] for at in range(0, 24, 6)
-             if len(span["text"].split()) >= at + 6] or [row["evidence"][0]["text"]],
-        )
-        for row in rows
-        if row["evidence"]
-    ]  # fmt: skip
-
-
 def _table(words: str) -> dict[float, float]:
     return {
         float(place): float(share)
@@ -256,9 +226,6 @@ def main(arguments: Iterable[str]) -> None:
         description="A simulated reader on loopback, for tests of the experiments."
     )
     parser.add_argument("--questions", help="a data set, as briefcontext experiment takes it")
-    parser.add_argument(
-        "--trials", help="the folder of the evidence-inference sample, in place of --questions"
-    )
     parser.add_argument("--kb", help="the knowledge base that holds the key documents")
     parser.add_argument(
         "--table", type=_table, default=LOST_IN_THE_MIDDLE, help="place:probability, …"
@@ -269,7 +236,7 @@ def main(arguments: Iterable[str]) -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--port", type=int, default=0)
     given = parser.parse_args(list(arguments))
-    known = known_of_trials(given.trials) if given.trials else known_of(given.questions, given.kb)
+    known = known_of(given.questions, given.kb)
     reader = SimulatedReader(
         known,
         given.table,

@@ -93,60 +93,6 @@ def test_batches_end_in_the_answers_of_a_run_that_asks(
     assert sent == {json.dumps(row["body"], sort_keys=True) for row in [*rows, *reduce]}
 
 
-def test_line_ends_that_json_does_not_know_break_no_request_and_no_reply(tmp_path: Path) -> None:
-    words = "It is\u2028so\u2029and\x85not otherwise.\nChoice: A"
-
-    def run() -> Run:
-        settings = run_settings(
-            tmp_path, "position", 1, model="openai:m", methods=("vanilla",), ks=(5,)
-        )
-        file = tmp_path / "questions.jsonl"
-        file.write_text(
-            file.read_text().replace("Does compound", "Does\u2028the\x85compound"), encoding="utf-8"
-        )
-        return Run(settings)
-
-    out = tmp_path / "run"
-    (requests,) = run().batch(out, None).files
-    assert len(requests.read_text(encoding="utf-8").splitlines()) == 5
-    # As an older export and as a provider may write it.
-    rows = [json.loads(line) for line in requests.read_text(encoding="utf-8").split("\n") if line]
-    requests.write_text(
-        "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows), encoding="utf-8"
-    )
-    usage = {"prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 2}
-    body: dict[str, Any] = {
-        **{"id": "x", "object": "chat.completion", "created": 0, "model": "m", "usage": usage},
-        "choices": [
-            {
-                "index": 0,
-                "message": {"role": "assistant", "content": words},
-                "finish_reason": "stop",
-            }
-        ],
-    }
-    lines = [
-        {"custom_id": row["custom_id"], "response": {"status_code": 200, "body": body}}
-        for row in rows
-    ]
-    results = tmp_path / "1.jsonl"
-    results.write_text(
-        "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines), encoding="utf-8"
-    )
-    last = run().batch(out, results)
-    assert (last.imported["replies"], list(last.files)) == (5, [])
-    assert set(outcomes(out).values()) == {"right"}
-    again = run().batch(out, None)
-    assert (list(again.files), again.waiting) == ([], 0)
-
-
-def test_an_export_again_writes_the_same_requests(tmp_path: Path) -> None:
-    first = make_run(tmp_path).batch(tmp_path / "run", None)
-    before = [file.read_text() for file in first.files]
-    again = make_run(tmp_path).batch(tmp_path / "run", None)
-    assert [file.read_text() for file in again.files] == before
-
-
 def test_what_the_provider_failed_is_asked_again(tmp_path: Path) -> None:
     reader = SimulatedReader(known(COUNT))
     first = make_run(tmp_path, methods=("vanilla",)).batch(tmp_path / "run", None)
@@ -163,20 +109,6 @@ def test_what_the_provider_failed_is_asked_again(tmp_path: Path) -> None:
     )
     assert last.files == []
     assert len(outcomes(tmp_path / "run")) == 15
-
-
-def test_requests_that_all_failed_are_written_to_be_sent_again(tmp_path: Path) -> None:
-    run = make_run(tmp_path, methods=("vanilla",))
-    first = run.batch(tmp_path / "run", None)
-    asked = first.files[0].read_text()
-    failed = answer(
-        list(first.files), lambda call: Reply("too many", status=429), tmp_path / "1.jsonl"
-    )
-    second = make_run(tmp_path, methods=("vanilla",)).batch(tmp_path / "run", failed)
-    assert second.imported == {"replies": 0, "to ask again": 15, "not of this run": 0}
-    assert [file.read_text() for file in second.files] == [asked]
-    answers = answer(list(second.files), SimulatedReader(known(COUNT)), tmp_path / "2.jsonl")
-    assert make_run(tmp_path, methods=("vanilla",)).batch(tmp_path / "run", answers).files == []
 
 
 def test_a_refused_form_is_asked_in_another(tmp_path: Path) -> None:
@@ -200,7 +132,7 @@ def test_a_refused_form_is_asked_in_another(tmp_path: Path) -> None:
     ("content", "complaint"),
     [
         ("{not json", "is not JSON"),
-        ("[]", "an object is needed"),
+        ("[]", "JSON object"),
         ('{"custom_id": "other"}', "no reply to a request"),
     ],
 )

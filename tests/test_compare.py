@@ -5,23 +5,14 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from langchain_openai import ChatOpenAI
 
 from briefcontext.errors import InputError
-from briefcontext.evaluation.runs.compare import (
-    NPJ,
-    OP_RAG,
-    PREPRINT,
-    PUBLISHED,
-    compare_runs,
-    published_tables,
-)
-from briefcontext.evaluation.runs.run import EXPERIMENTS, Run as ExperimentRun
+from briefcontext.evaluation.runs.compare import compare_runs
+from briefcontext.evaluation.runs.published import PUBLISHED, published_tables
+from briefcontext.evaluation.runs.run import EXPERIMENTS
 from briefcontext.knowledge import KnowledgeBase
 from tests.command_line import Run, command_line
 from tests.openai_server import OpenAIServer, Reply
-from tests.questions import known, run_settings
-from tests.simulated_reader import MODEL, SimulatedReader
 
 
 @pytest.fixture
@@ -75,7 +66,7 @@ def test_experiment_and_compare_from_the_command_line(
     assert "5/5" in progress
     assert "answers/s" in progress
     assert "5 calls, $0.0" in progress
-    assert "| Vanilla RAG | 5 | 0 | 1 |" in said
+    assert "| Vanilla RAG | 5 | 1 |" in said
     for name in (
         "config.json",
         "items.jsonl",
@@ -98,38 +89,10 @@ def test_experiment_and_compare_from_the_command_line(
     assert "another configuration" in error
 
 
-def test_batches_from_the_command_line(
-    run: Run, questions: str, tmp_path: Path, server: OpenAIServer
-) -> None:
-    command = [
-        "experiment",
-        "position",
-        "--questions",
-        questions,
-        "--kb",
-        "demo",
-        "--method",
-        "vanilla",
-        "--k",
-        "8",
-    ]
-    command += ["--out", str(tmp_path / "run"), "--model", "openai:any"]
-    code, said, _ = run(*command, "--batch", "export")
-    assert code == 0
-    file = tmp_path / "run" / "batch" / "requests-001.jsonl"
-    assert str(file) in said
-    assert len(file.read_text().splitlines()) == 5
-    for wrong in (["--batch", "import"], ["--batch", "send"], ["--replies", "x.jsonl"]):
-        code, _, error = run(*command, *wrong)
-        assert code == 2
-        assert "--batch" in error
-    assert server.calls == []
-
-
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
-        (["experiment", "guess"], ", ".join(map(repr, [*EXPERIMENTS, "preflight", "verify"]))),
+        (["experiment", "guess"], "guess"),
         (
             ["experiment", "position", "--questions", "x.jsonl", "--kb", "demo", "--out", "o"],
             "x.jsonl",
@@ -169,9 +132,14 @@ def test_the_tables_of_two_runs_are_joined_by_title_and_a_simulation_is_marked(
             "title": "Accuracy",
             "columns": ["Method", "n", *beside, "Share"],
             "rows": own,
-            "note": f"Of {name}.",
+            "notes": [f"Of {name}."],
         }
-        alike = {"title": "Spread", "columns": ["Method"], "rows": [[name]], "note": "In per cent."}
+        alike = {
+            "title": "Spread",
+            "columns": ["Method"],
+            "rows": [[name]],
+            "notes": ["In per cent."],
+        }
         write_summary(tmp_path / name, model=name, simulation=name == "two", tables=[table, alike])
     compared = compare_runs([tmp_path / "one", tmp_path / "two"])
     joined = compared[compared.index("### Accuracy") : compared.index("### Supplementary Table 2")]
@@ -184,7 +152,7 @@ def test_the_tables_of_two_runs_are_joined_by_title_and_a_simulation_is_marked(
         "| two | Vanilla RAG | 8 | 75.0 | 0 |",
         "| one | OP-RAG | 8 | 25.0 | – |",
         "",
-        "one: Of one. two: Of two.",
+        "Of one. Of two.",
         "",
         "### Spread",
         "",
@@ -225,53 +193,13 @@ def test_a_preflight_run_is_compared_by_its_decisions(
     assert code == 0, error
     summary = json.loads((tmp_path / "preflight" / "summary.json").read_text())
     assert summary["items"] == summary["n"] == 1
-    assert summary["data_set"] == tmp_path.name
+    assert summary["data_set"] == "questions"
     code, compared, _ = run("compare", str(tmp_path / "preflight"))
     assert code == 0
     counts = " | ".join(str(summary["iou"][name]) for name in ("tp", "fp", "fn", "tn"))
     assert f"| preflight | all | 16 | IoU | both | 1 | {counts} |" in compared
-    assert "Too few labelled questions" in compared
     for published in ("426", "423", "235", "50.18", "92.61", "65.09", "35.7"):
         assert published in compared
-
-
-def test_what_a_report_has_is_compared(tmp_path: Path, server: OpenAIServer) -> None:
-    server.script = SimulatedReader(known(40))
-    chat = ChatOpenAI(model=MODEL, base_url=server.url, api_key="none", max_retries=0)
-    methods = ("vanilla", "order_preserving")
-    settings = run_settings(tmp_path, "position", 40, model=chat, methods=methods, ks=(8,), limit=8)
-    ExperimentRun(settings).execute(tmp_path / "run")
-    compared, report = (
-        compare_runs([tmp_path / "run"]),
-        (tmp_path / "run" / "report.md").read_text(),
-    )
-    for table in report.split("### ")[1:-1]:
-        lines = [line for line in table.splitlines() if line[:1] == "|" and "---" not in line]
-        assert table.splitlines()[0] in compared
-        assert all(
-            f"| {line}" in compared.replace("| run |", "| |").replace("| Run |", "| |")
-            for line in lines
-        )
-
-
-def test_runs_that_asked_other_questions_are_told_apart(tmp_path: Path) -> None:
-    asked = {"one": "a" * 64, "two": "b" * 64, "three": "a" * 64}
-    for name, digest in asked.items():
-        write_summary(tmp_path / name, questions_sha256=digest)
-    lines = compare_runs([tmp_path / name for name in asked]).splitlines()
-    head = next(line for line in lines if line.startswith("| Run |")).split("|")
-    rows = [
-        line.split("|") for line in lines if line.startswith(tuple(f"| {name} |" for name in asked))
-    ]
-    assert [row[head.index(" Questions ")].strip() for row in rows] == ["a" * 8, "b" * 8, "a" * 8]
-
-
-def test_the_papers_accuracy_by_position_is_printed_cell_by_cell(tmp_path: Path) -> None:
-    write_summary(tmp_path, experiment="position")
-    lines = compare_runs([tmp_path]).splitlines()
-    assert "| Model | K | Method | 0 % | 25 % | 50 % | 75 % | 100 % |" in lines
-    cells = "| Mixtral-7x8b | 8 | vanilla | 59.05 |"
-    assert any(line.startswith(cells) for line in lines)
 
 
 @pytest.mark.parametrize("experiment", sorted({*EXPERIMENTS, "preflight", "data sets", "corpus"}))
@@ -289,9 +217,3 @@ def test_the_papers_sums_of_conflicts_agree_with_their_tables() -> None:
         if each.metric in ("conflicts", "conflicts resolved"):
             total[each.model, each.metric] += int(each.value)
     assert sorted(total.values()) == [171, 217, 225, 313]
-
-
-def test_every_published_figure_names_its_paper_and_place() -> None:
-    assert {each.paper for each in PUBLISHED} == {NPJ, PREPRINT, OP_RAG}
-    assert all(each.place and each.experiment and each.metric and each.value for each in PUBLISHED)
-    assert len({each[:-1] for each in PUBLISHED}) == len(PUBLISHED) == 275

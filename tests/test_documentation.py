@@ -203,7 +203,7 @@ def test_an_example_runs(
 def test_options_in_the_text_exist() -> None:
     group = typer.main.get_command(app)
     commands: dict[str, Any] = {**group.commands}  # type: ignore[attr-defined]
-    for name in ("kb", "pubmed"):
+    for name in ("experiment", "kb", "pubmed"):
         commands |= commands[name].commands
     params = [param for each in commands.values() for param in each.params]
     known = {option for param in params for option in (*param.opts, *param.secondary_opts)}

@@ -4,35 +4,29 @@ The reader is simulated: see `tests.simulated_reader`.
 """
 
 import json
-import random
-import subprocess
 import sys
-from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 from langchain_openai import ChatOpenAI
 
 from briefcontext.errors import InputError
-from briefcontext.evaluation.data_sets import load_data_set
-from briefcontext.evaluation.experiments.controlled import PERCENTILES, Order, key_place
+from briefcontext.evaluation.experiments.controlled import PERCENTILES, key_place
 from briefcontext.evaluation.experiments.corpus import corpus_tables
 from briefcontext.evaluation.runs.results import verify_run
 from briefcontext.evaluation.runs.run import Run
-from briefcontext.evaluation.runs.settings import git_commit, versions
 from briefcontext.evaluation.statistics.inference import wilson
 from briefcontext.knowledge import KnowledgeBase
 from briefcontext.prompts import BUNDLED
 from tests.openai_server import OpenAIServer
-from tests.questions import build_corpus, known, open_corpus, run_settings, write_questions
+from tests.questions import known, run_settings
 from tests.simulated_reader import LOST_IN_THE_MIDDLE, MODEL, NO_BIAS, SimulatedReader
 
 QUESTIONS = 40
 CHECKS = 10
-"""Accuracies checked below, so that an interval of each at 1 - 0.05 / CHECKS holds all true ones at 95%."""
+"""Accuracies checked below: intervals at 1 - 0.05 / CHECKS hold all true ones at 95%."""
 
 
 Execute = Callable[..., dict[str, Any]]
@@ -78,23 +72,7 @@ def test_position_recovers_the_bias_that_the_reader_has(
         interval = wilson(round(cell["score"] * cell["n"]), cell["n"], confidence=1 - 0.05 / CHECKS)
         assert interval.low <= right <= interval.high, f"at {position}"
     (spread,) = summary["spread"]
-    places = [
-        expected(SimulatedReader([], table), key_place(position, 8), 8) for position in PERCENTILES
-    ]
-    assert spread["low"] <= max(places) - min(places) <= spread["high"]
-    if table is NO_BIAS:
-        assert spread["p"] > 0.05
-        assert spread["low"] == 0
-    else:
-        assert spread["p"] < 0.01
-        assert spread["low"] > 0
-
-
-def test_the_positions_are_different_places_from_five_documents_on() -> None:
-    for k in range(5, 130):
-        places = [key_place(position, k) for position in PERCENTILES]
-        assert (places[0], places[-1]) == (0, k - 1)
-        assert places == sorted(set(places)), k
+    assert spread["p"] > 0.05 if table is NO_BIAS else spread["p"] < 0.01
 
 
 def test_every_method_reads_the_same_ranking(execute: Execute, tmp_path: Path) -> None:
@@ -146,21 +124,6 @@ def test_reading_in_partitions_lowers_the_spread_where_only_long_contexts_hide_d
     assert effect["p"] < 0.01
 
 
-def test_bounds_are_run_once_for_a_question(execute: Execute, server: OpenAIServer) -> None:
-    summary = execute(
-        "context_length",
-        count=5,
-        reader={"knows": 0.0},
-        methods=("closed_book", "oracle"),
-        ks=(2, 4, 8),
-    )
-    assert len(server.calls) == 10
-    by_method = {cell["method"]: cell for cell in summary["cells"]}
-    assert by_method["oracle"]["n"] == by_method["closed_book"]["n"] == 5
-    assert by_method["oracle"]["condition"] == {}
-    assert all(len(call.documents) <= 1 for call in server.calls)
-
-
 MISREADS = {"misread": 0.5, "table": {0.0: 0.1, 1.0: 0.1}}
 
 
@@ -193,29 +156,9 @@ def test_conflicts_are_counted_at_every_position_on_a_fifth_of_the_questions(
     report = (tmp_path / "run" / "report.md").read_text()
     assert "4 of 20 questions, a fifth, as in the paper" in report
     assert (
-        "Conflicting answers, map-reduce against vanilla RAG"
+        "Conflicting answers (%), map-reduce against vanilla RAG"
         in (tmp_path / "run" / "conflict.svg").read_text()
     )
-
-
-def test_partitions_that_state_no_choice_are_counted_as_such(execute: Execute) -> None:
-    # Nothing is misread, and of two partitions one has the key document, which is never overlooked.
-    reader = {"misread": 0.0, "table": {0.0: 0.0, 1.0: 0.0}}
-    summary = execute(
-        "conflict", count=10, reader=reader, methods=("map_reduce",), ks=(8,), limit=3
-    )
-    assert {(c["partitions"], c["without_choice"]) for c in summary["conflicts"][1:]} == {(6, 3)}
-    assert summary["conflicts"][0]["n"] == 0
-
-
-@pytest.mark.slow
-def test_conflicts_on_real_rankings_stay_by_an_option(execute: Execute) -> None:
-    summary = execute("conflict", count=15, reader=MISREADS, ks=(8,), rankings="real")
-    (conflict,) = summary["conflicts"]
-    assert conflict["condition"] == {"k": 8}
-    assert conflict["questions"] == summary["items"] == 15
-    assert 0 < conflict["n"] < 15
-    assert _counts_add_up(conflict)
 
 
 @pytest.mark.slow
@@ -276,7 +219,7 @@ def test_repeats_are_sampled_afresh_and_told_with_mean_and_deviation(
 @pytest.mark.parametrize(
     ("experiment", "temperature", "complaint"),
     [
-        ("position", 0.0, "repeats tell nothing"),
+        ("position", 0.0, "repeats are equal"),
         ("cost", 0.7, "Leave --repeats out"),
         ("conflict", 0.7, "Leave"),
     ],
@@ -309,76 +252,12 @@ def test_random_documents_are_no_neighbours_and_no_keys(execute: Execute, tmp_pa
         assert near[item] & far[item] == {f"key-{item[1:]}"}
 
 
-def test_drawing_random_documents_takes_no_more_of_a_large_base(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    corpus = open_corpus(build_corpus(tmp_path / "corpus", 8, others=200))
-    drawn: list[int] = []
-
-    class Counted(random.Random):
-        def sample(self, population: Any, k: int, **given: Any) -> list[Any]:
-            drawn.append(k)
-            return super().sample(population, k, **given)
-
-    monkeypatch.setattr("random.Random", Counted)
-    item = load_data_set(write_questions(tmp_path / "questions.jsonl", 1)).items[0]
-    found, again = (corpus.random(item, 4, seed=1) for _ in range(2))
-    assert found == again
-    assert len({document.id for document in found}) == 4
-    assert not {document.id for document in found} & {
-        document.id for document in corpus.ranking(item, 64)
-    }
-    assert max(drawn) <= 4 + 64 + 1
-
-
-def test_cost_adds_up_what_the_provider_reported(execute: Execute, server: OpenAIServer) -> None:
-    summary = execute("cost", count=4, reader={}, methods=("vanilla", "map_reduce"), ks=(8,))
-    costs = {cost["method"]: cost for cost in summary["costs"]}
-    sent = sum(len(call.prompt) // 4 for call in server.calls)
-    assert sum(cost["input_tokens"] * cost["n"] for cost in costs.values()) == pytest.approx(sent)
-    mapped = costs["map_reduce"]
-    assert mapped["calls"] == 3
-    assert mapped["one_call_input"] == 0
-    assert mapped["map_input"] + mapped["reduce_input"] == pytest.approx(mapped["input_tokens"])
-    assert mapped["input_ratio"] == pytest.approx(
-        mapped["input_tokens"] / costs["vanilla"]["input_tokens"]
-    )
-
-
-@pytest.mark.slow
-def test_integration_scores_each_data_set_and_tests_against_vanilla(execute: Execute) -> None:
-    methods = ("closed_book", "vanilla", "hybrid", "briefcontext")
-    summary = execute("integration", count=10, reader={}, methods=methods, ks=(8,))
-    (found,) = summary["groups"].values()
-    assert {cell["method"] for cell in found} == set(methods)
-    assert {c["method"] for c in summary["comparisons"]} == set(methods) - {"vanilla"}
-    assert all(c["n"] == 10 and c["p"] <= c["p_holm"] for c in summary["comparisons"])
-
-
 def test_a_simulation_is_named_wherever_it_appears(execute: Execute, tmp_path: Path) -> None:
     summary = execute("position", count=4, reader={}, methods=("vanilla",), ks=(5,), figures=True)
     assert summary["simulation"] is True
     assert "SIMULATION" in (tmp_path / "run" / "report.md").read_text()
     assert "SIMULATION" in (tmp_path / "run" / "position.svg").read_text()
     assert (tmp_path / "run" / "position.png").read_bytes().startswith(b"\x89PNG")
-
-
-@pytest.mark.slow
-def test_the_papers_draw_is_the_default_where_the_questions_suffice(
-    tmp_path: Path, server: OpenAIServer
-) -> None:
-    chat = ChatOpenAI(model=MODEL, base_url=server.url, api_key="none", max_retries=0)
-    for count, drawn in ((80, 70), (60, 60)):
-        folder = tmp_path / str(count)
-        folder.mkdir()
-        run = Run(run_settings(folder, "position", count, model=chat))
-        assert len(run.items) == drawn
-        assert Counter(item.answers[0] for item in run.items) == {"A": drawn // 2, "B": drawn // 2}
-        assert run.config().get("sampling") == (
-            "35 questions of each answer, as in the paper" if drawn == 70 else None
-        )
-    assert len(Run(run_settings(tmp_path / "80", "position", 80, model=chat, limit=75)).items) == 75
-    assert {192, 384} <= set(Order.ks)
 
 
 def test_a_run_keeps_what_it_was_made_by_and_can_be_verified(
@@ -408,39 +287,9 @@ def test_a_run_keeps_what_it_was_made_by_and_can_be_verified(
         (run / name).write_text(whole[name])
     lines = whole["items.jsonl"].splitlines(keepends=True)
     (run / "items.jsonl").write_text("".join(lines[1:]))
-    assert any("and the rows" in found for found in verify_run(run))
+    assert any("in the rows" in found for found in verify_run(run))
     with pytest.raises(InputError, match="no run"):
         verify_run(tmp_path)
-
-
-def test_the_commit_is_of_the_repository_that_holds_the_code(tmp_path: Path) -> None:
-    def git(*words: str) -> str:
-        identity = ("-c", "user.name=a", "-c", "user.email=a@example.org")
-        return subprocess.run(
-            ["git", *identity, *words], cwd=tmp_path, capture_output=True, text=True
-        ).stdout.strip()
-
-    code, installed = tmp_path / "code.py", tmp_path / "installed.py"
-    code.write_text("a")
-    assert git_commit(code) is None
-    git("init")
-    git("add", "code.py")
-    git("commit", "-m", "code")
-    installed.write_text("b")
-    assert git_commit(code) == git("rev-parse", "HEAD")
-    assert git_commit(installed) is None
-    code.write_text("changed")
-    assert git_commit(code) == git("rev-parse", "HEAD") + ", changed"
-
-
-def test_the_version_is_that_of_the_package_that_is_imported(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    shadowed = tmp_path / "numpy-0.9.dist-info"
-    shadowed.mkdir()
-    (shadowed / "METADATA").write_text("Metadata-Version: 2.1\nName: numpy\nVersion: 0.9\n")
-    monkeypatch.setattr(sys, "path", [*sys.path, str(tmp_path)])
-    assert versions()["numpy"] == np.__version__
 
 
 def test_the_corpus_is_told_by_documents_tokens_and_lengths() -> None:

@@ -14,7 +14,7 @@ from langchain_openai import ChatOpenAI
 from briefcontext.errors import ModelCallError
 from briefcontext.evaluation.data_sets.data_set import Item
 from briefcontext.evaluation.methods.method import METHODS, Outcome, Reading
-from briefcontext.evaluation.methods.models import SHORT_ANSWER, CallTrace, RunModels
+from briefcontext.evaluation.methods.models import CallTrace, RunModels
 from briefcontext.graphs.settings import Settings
 from tests.openai_server import Call, OpenAIServer, Reply
 
@@ -103,11 +103,6 @@ def test_one_call_over_the_documents_of_the_method(
     assert outcome.choice == "A"
 
 
-def test_quotes_of_documents_are_no_part_of_the_answer(read: Read) -> None:
-    outcome, _ = read("vanilla")
-    assert (outcome.text, outcome.choice) == ("It is so.", "A")
-
-
 def test_briefcontext_reads_in_partitions_of_the_given_ranking(
     read: Read, server: OpenAIServer
 ) -> None:
@@ -129,12 +124,6 @@ def test_the_preflight_decides_over_the_given_ranking(
     item = replace(ITEM, question=f"What do the numbers {numbers} say?")
     outcome, _ = read("briefcontext", replace(READING, item=item))
     assert (outcome.iou, outcome.route) == (iou, route)
-
-
-def test_long_context_reads_the_whole_document(read: Read, server: OpenAIServer) -> None:
-    outcome, _ = read("long_context")
-    assert server.calls[0].documents[0][1].count("The whole book.") == 400
-    assert not outcome.truncated
 
 
 def test_a_document_beyond_the_window_loses_its_middle_and_that_is_said(
@@ -191,32 +180,6 @@ def test_calls_are_traced_with_stage_partition_hash_and_tokens(
         assert one.input_tokens == other.input_tokens > 0
 
 
-def test_a_free_answer_that_is_compared_word_by_word_is_asked_to_be_short(
-    read: Read, server: OpenAIServer
-) -> None:
-    item = Item("q1", "Who wrote it?", {}, ("Somebody",), ())
-    read("vanilla", Reading(item, CHUNKS), (item.question,))
-    assert SHORT_ANSWER in server.calls[0].user
-
-
-def test_the_preflight_compares_by_the_question_and_not_by_what_is_added_to_it(
-    read: Read, server: OpenAIServer
-) -> None:
-    words = Document(
-        id="w",
-        page_content="Answer in as few words as possible, without an explanation.",
-        metadata={},
-    )
-    item = Item("q1", "Who wrote it?", {}, ("Somebody",), ())
-    ious = {
-        read("briefcontext", Reading(item, [*CHUNKS, words]), short)[0].iou
-        for short in ((item.question,), ())
-    }
-    assert len(ious) == 1
-    read("map_reduce", Reading(item, CHUNKS), (item.question,))
-    assert all(SHORT_ANSWER in call.user for call in server.calls[-2:])
-
-
 @pytest.mark.parametrize("name", ["vanilla", "map_reduce"])
 def test_no_answer_is_counted_where_a_part_was_not_read_and_the_others_hold_nothing(
     name: str, read: Read, server: OpenAIServer
@@ -230,13 +193,6 @@ def test_no_answer_is_counted_where_a_part_was_not_read_and_the_others_hold_noth
     reading = replace(READING, item=replace(ITEM, options={}), documents=chunks)
     with pytest.raises(ModelCallError, match=r"1 of \d partitions failed"):
         read(name, reading, max_input_tokens=1500)
-
-
-def test_passages_that_cannot_be_cut_to_fit_are_not_sent(read: Read, server: OpenAIServer) -> None:
-    titled = CHUNKS[0].model_copy(update={"metadata": {**CHUNKS[0].metadata, "title": "T" * 9000}})
-    with pytest.raises(ModelCallError, match="has no room"):
-        read("self_route", replace(READING, documents=[titled, *CHUNKS[1:]]), max_input_tokens=1500)
-    assert server.calls == []
 
 
 def replace_text(document: Document, text: str) -> Document:

@@ -1,4 +1,4 @@
-"""Pairs of answers for raters: blinded, shuffled, escaped; verdicts taken in; a model judge in both orders."""
+"""Pairs of answers for raters, verdicts, and a model judge."""
 
 import csv
 import io
@@ -46,7 +46,7 @@ ROWS = [
 @pytest.fixture
 def run(tmp_path: Path, server: OpenAIServer) -> Run:
     server.script = lambda call: Reply(
-        f"An answer of {'one call' if call.stage == 'answer' else 'many'}."
+        f"An answer of {'one call' if call.documents else 'no document'}."
     )
     rows = [{"id": f"q{n}", "question": question(n)} for n in range(COUNT)]
     (tmp_path / "open.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
@@ -59,51 +59,44 @@ def run(tmp_path: Path, server: OpenAIServer) -> Run:
             model=chat,
             knowledge_base=open_corpus(str(tmp_path / "corpus")),
             ks=(4,),
-            methods=("vanilla", "order_preserving"),
+            methods=("vanilla", "closed_book"),
             reading=Settings(max_retries=0),
         )
     )
 
 
-@pytest.mark.parametrize("methods", [("vanilla",), ("vanilla", "order_preserving", "map_reduce")])
+@pytest.mark.parametrize("methods", [("vanilla",), ("vanilla", "closed_book", "map_reduce")])
 def test_answers_of_other_than_two_methods_make_no_pairs_and_none_is_paid_for(
     run: Run, server: OpenAIServer, methods: tuple[str, ...]
 ) -> None:
-    with pytest.raises(InputError, match=f"two methods, and {len(methods)} are given"):
+    with pytest.raises(InputError, match=f"two methods, got {len(methods)}"):
         Run(replace(run.settings, methods=methods))
     assert server.calls == []
 
 
 def test_which_answer_is_whose_is_drawn_by_the_seed_and_not_told(tmp_path: Path) -> None:
-    pairs = make_pairs(ROWS, "vanilla", "briefcontext", seed=1)
-    assert pairs == make_pairs(ROWS, "vanilla", "briefcontext", seed=1)
+    pairs = make_pairs(ROWS, "vanilla", "briefcontext", seed=1)[0]
+    assert pairs == make_pairs(ROWS, "vanilla", "briefcontext", seed=1)[0]
     assert [pair.id for pair in pairs] != [
-        pair.id for pair in make_pairs(ROWS, "vanilla", "briefcontext", seed=2)
+        pair.id for pair in make_pairs(ROWS, "vanilla", "briefcontext", seed=2)[0]
     ]
     assert 8 < sum(pair.methods["A"] == "vanilla" for pair in pairs) < 32
     assert [pair.question for pair in pairs] != sorted(pair.question for pair in pairs)
     for pair in pairs:
         assert pair.a.startswith(pair.methods["A"])
         assert "vanilla" not in pair.id
-    blind = [row(r["item"], r["method"], "the same") for r in ROWS]
-    write_sheets(tmp_path, make_pairs(blind, "vanilla", "briefcontext", seed=1), simulated=False)
+    blind = [row(r["item"], r["method"], str(n)) for n, r in enumerate(ROWS)]
+    write_sheets(tmp_path, make_pairs(blind, "vanilla", "briefcontext", seed=1)[0], simulated=False)
     for name in ("pairs.csv", "pairs.html"):
         text = (tmp_path / name).read_text()
         assert "briefcontext" not in text
         assert "vanilla" not in text
 
 
-def test_pairs_of_other_answers_to_the_same_questions_are_other_pairs() -> None:
-    others = [{**r, "text": f"{r['text']}, perhaps"} for r in ROWS]
-    first, second = (make_pairs(rows, "vanilla", "briefcontext", seed=1) for rows in (ROWS, others))
-    assert [pair.methods for pair in first] == [pair.methods for pair in second]
-    assert not {pair.id for pair in first} & {pair.id for pair in second}
-
-
 def test_hostile_answers_stay_text_on_the_page_and_in_the_sheet(tmp_path: Path) -> None:
     attack = '</div><script>alert(1)</script><img src=x onerror="alert(1)">'
     rows = [row("q1", "vanilla", attack), row("q1", "briefcontext", "=cmd|' /C calc'!A0")]
-    write_sheets(tmp_path, make_pairs(rows, "vanilla", "briefcontext", seed=0), simulated=True)
+    write_sheets(tmp_path, make_pairs(rows, "vanilla", "briefcontext", seed=0)[0], simulated=True)
     page = (tmp_path / "pairs.html").read_text()
     assert page.count("<script>") == 1
     assert "<img" not in page
@@ -122,7 +115,7 @@ def test_verdicts_are_taken_in_and_counted_for_each_rater(
     assert len(key) == COUNT
     lines = ["pair,verdict,rater"]
     for number, (pair, methods) in enumerate(key.items()):
-        better = next(side for side, method in methods.items() if method == "order_preserving")
+        better = next(side for side, method in methods.items() if method == "closed_book")
         lines.append(f"{pair},{better if number < 6 else 'tie'},one")
         lines.append(f"{pair},{'' if number else 'Tie'},two")
     (tmp_path / "filled.csv").write_text("\n".join([*lines, "gone,A,one"]) + "\n")
@@ -172,107 +165,22 @@ def counted(out: Path) -> dict[str, tuple[int, int, int]]:
     return {v["rater"]: (v["n"], v["tie"], v["changed"]) for v in verdicts}
 
 
-def test_raters_whose_files_are_called_alike_are_counted_each(tmp_path: Path, run: Run) -> None:
-    out = tmp_path / "run"
-    run.execute(out)
-    key = json.loads((out / "key.json").read_text())
-    for folder, verdict, rater in (
-        ("1", "A", "one"),
-        ("2", "tie", "two"),
-        ("3", "B", ""),
-        ("4", "tie", ""),
-    ):
-        run.take_verdicts(
-            out, verdict_file(tmp_path / folder / "verdicts.csv", key, verdict, rater)
-        )
-    found = counted(out)
-    assert {rater: ties for rater, (_, ties, _) in found.items()} == {
-        **{"one": 0, "two": COUNT, "verdicts": 0},
-        **{rater: COUNT for rater in found if rater.startswith("verdicts (")},
-    }
-    assert len(found) == 4
-
-
-def test_the_same_verdicts_are_kept_once_whatever_their_file_is_called(
-    tmp_path: Path, run: Run
+def test_identical_answers_are_ties_and_not_given_to_raters(
+    tmp_path: Path, run: Run, server: OpenAIServer
 ) -> None:
+    answering, same = server.script, run.items[0].question
+    server.script = lambda call: Reply("The same.") if same in call.user else answering(call)
     out = tmp_path / "run"
-    run.execute(out)
+    summary = run.execute(out)
     key = json.loads((out / "key.json").read_text())
-    run.take_verdicts(out, verdict_file(tmp_path / "1" / "verdicts.csv", key, "tie"))
-    run.take_verdicts(out, verdict_file(tmp_path / "2" / "again.csv", key, "tie"))
-    (kept,) = out.glob("verdicts-*.csv")
-    run.take_verdicts(out, kept)
-    assert counted(out) == {"verdicts": (COUNT, COUNT, 0)}
-
-
-def test_a_raters_later_verdict_counts_and_the_change_is_said(tmp_path: Path, run: Run) -> None:
-    out = tmp_path / "run"
-    run.execute(out)
-    key = json.loads((out / "key.json").read_text())
-    run.take_verdicts(out, verdict_file(tmp_path / "1" / "verdicts.csv", key, "A", "one"))
-    run.take_verdicts(out, verdict_file(tmp_path / "2" / "verdicts.csv", key, "tie", "one"))
-    assert counted(out) == {"one": (COUNT, COUNT, COUNT)}
-    assert (
-        f"Verdicts that differ from an earlier one of the same rater on the same pair: {COUNT};"
-        in (out / "report.md").read_text()
-    )
-
-
-@pytest.mark.parametrize("mark", [";", "\t"])
-def test_a_sheet_that_a_spreadsheet_saved_with_other_marks_is_read(
-    tmp_path: Path, run: Run, mark: str
-) -> None:
-    out = tmp_path / "run"
-    run.execute(out)
-    key = json.loads((out / "key.json").read_text())
-    assert (
-        run.take_verdicts(out, verdict_file(tmp_path / "sheet.csv", key, "tie", "one", mark=mark))
-        == COUNT
-    )
-    assert counted(out) == {"one": (COUNT, COUNT, 0)}
-
-
-def test_no_rater_overwrites_a_judge_nor_one_judge_another(
-    tmp_path: Path, run: Run, server: OpenAIServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    out = tmp_path / "run"
-    run.execute(out)
-    key = json.loads((out / "key.json").read_text())
-    monkeypatch.setenv("OPENAI_API_KEY", "none")
-    monkeypatch.setenv("OPENAI_BASE_URL", server.url)
-    server.script = lambda call: Reply("Verdict: A")
-    run.judge(out, "openai:first")
-    assert json.loads((out / "summary.json").read_text())["simulation"] is False
-    run.take_verdicts(out, verdict_file(tmp_path / "judge.csv", key, "A", "one"))
-    run.judge(out, "openai:simulated-reader")
-    assert set(counted(out)) == {"judge openai:first", "one", "judge openai:simulated-reader"}
-    assert json.loads((out / "summary.json").read_text())["simulation"] is True
-    assert "SIMULATION" in (out / "report.md").read_text()
-    # The answers are no simulation, and raters are not told so.
-    assert "SIMULATION" not in (out / "pairs.html").read_text()
-
-
-def test_a_judge_reads_the_template_of_the_runs_own_prompts(
-    tmp_path: Path, run: Run, server: OpenAIServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    prompts, out = tmp_path / "prompts", tmp_path / "run"
-    prompts.mkdir()
-    template = "You are a nurse.\n---\n{{{question}}}\n{{{first}}}\n{{{second}}}"
-    (prompts / "judge.txt").write_text(template)
-    run = Run(replace(run.settings, reading=Settings(prompts=str(prompts), max_retries=0)))
-    run.execute(out)
-    answered = len(server.calls)
-    monkeypatch.setenv("OPENAI_API_KEY", "none")
-    monkeypatch.setenv("OPENAI_BASE_URL", server.url)
-    server.script = lambda call: Reply("Verdict: tie")
-    run.judge(out, "openai:judge")
-    assert (out / "prompts" / "judge.txt").read_text() == template
-    assert {call.system for call in server.calls[answered:]} == {"You are a nurse."}
+    assert (summary["identical"], summary["pairs"], len(key)) == (1, COUNT - 1, COUNT - 1)
+    assert same not in (out / "pairs.csv").read_text()
+    run.take_verdicts(out, verdict_file(tmp_path / "v.csv", key, "A", "one"))
+    assert counted(out)["one"][:2] == (COUNT, 1)
 
 
 def test_a_judge_that_prefers_a_side_decides_nothing(tmp_path: Path, server: OpenAIServer) -> None:
-    pairs = make_pairs(ROWS[:12], "vanilla", "briefcontext", seed=0)
+    pairs = make_pairs(ROWS[:12], "vanilla", "briefcontext", seed=0)[0]
 
     def prefer_longer(call: Call) -> Reply:
         a, b = (call.user.partition(f"<answer {side}>\n")[2].split("\n")[0] for side in "AB")
@@ -281,11 +189,12 @@ def test_a_judge_that_prefers_a_side_decides_nothing(tmp_path: Path, server: Ope
     chat = ChatOpenAI(model="judge", base_url=server.url, api_key="none", max_retries=0)
     models = [RunModels(chat, replies=tmp_path / f"{number}.sqlite") for number in range(2)]
     server.script = lambda call: Reply("The first is clearer.\nVerdict: A")
-    assert judge_pairs(tmp_path, pairs, models[0], "judge", Settings()) == 6
-    assert {verdict.verdict for verdict in kept_verdicts(tmp_path)} == {"tie"}
+    judge_pairs(tmp_path, pairs, models[0], "judge", Settings())
+    unclear = kept_verdicts(tmp_path)
+    assert {(verdict.verdict, bool(verdict.comment)) for verdict in unclear} == {("tie", True)}
 
     server.script = prefer_longer
-    assert judge_pairs(tmp_path, pairs, models[1], "judge", Settings()) == 0
+    judge_pairs(tmp_path, pairs, models[1], "judge", Settings())
     by_id = {pair.id: pair for pair in pairs}
     for verdict in kept_verdicts(tmp_path):
         assert by_id[verdict.pair].methods[verdict.verdict] == "briefcontext"
@@ -302,9 +211,9 @@ def test_a_judge_whose_replies_state_no_verdict_is_counted_apart_and_ties_nothin
     monkeypatch.setenv("OPENAI_BASE_URL", server.url)
     unread = run.items[0].question
     server.script = lambda call: Reply(reply if unread in call.user else "Verdict: tie")
-    assert run.judge(out, "openai:judge") == 1
+    run.judge(out, "openai:judge")
     (judge,) = json.loads((out / "summary.json").read_text())["verdicts"]
-    assert [judge[name] for name in ("n", "win", "tie", "lose", "unparsed", "unknown_pairs")] == [
+    assert [judge[name] for name in ("n", "win", "tie", "lose", "unclear", "unknown_pairs")] == [
         7,
         0,
         7,
@@ -341,53 +250,19 @@ def test_the_consensus_is_what_more_than_half_say(raters: str, agreed: str) -> N
     assert consensus(outcomes_of(verdicts, KEY, "briefcontext")) == {"p0": agreed}
 
 
-def test_two_raters_have_cohens_kappa_and_more_have_fleiss() -> None:
+def test_the_agreement_of_two_raters_is_cohens_kappa() -> None:
     first, second = "wwwwwwwttttttttttlll", "wwwwwwtttttttwwlllll"
     outcomes = outcomes_of([*_said("a", first), *_said("b", second)], KEY, "briefcontext")
-    found = agreement(outcomes, ["a", "b"], seed=0)
+    found = agreement(outcomes, ["a", "b"])
     alike = sum(a == b for a, b in zip(first, second, strict=True)) / 20
     chance = sum(first.count(word) * second.count(word) for word in "wtl") / 400
     assert found is not None
     assert (found["name"], found["pairs"]) == ("Cohen's kappa", 20)
     assert found["kappa"] == pytest.approx((alike - chance) / (1 - chance))
     assert found["low"] < found["kappa"] < found["high"]
-    three = outcomes_of(
-        [*_said("a", first), *_said("b", second), *_said("c", first)], KEY, "briefcontext"
-    )
-    fleiss = agreement(three, ["a", "b", "c"], seed=0)
-    assert fleiss is not None
-    assert (fleiss["name"], fleiss["raters"]) == ("Fleiss' kappa", 3)
-    # Fleiss 1971: where a and b agree all three pairs of raters do, elsewhere one of three.
-    pairs = sum(1.0 if a == b else 1 / 3 for a, b in zip(first, second, strict=True)) / 20
-    expected = sum(((2 * first.count(word) + second.count(word)) / 60) ** 2 for word in "wtl")
-    assert fleiss["kappa"] == pytest.approx((pairs - expected) / (1 - expected))
-    assert fleiss["low"] < fleiss["kappa"] < fleiss["high"]
-    assert agreement(outcomes_of(_said("a", "www"), KEY, "briefcontext"), ["a"], seed=0) is None
+    assert agreement(outcomes_of(_said("a", "www"), KEY, "briefcontext"), ["a"]) is None
     same = agreement(
-        outcomes_of([*_said("a", "www"), *_said("b", "www")], KEY, "briefcontext"),
-        ["a", "b"],
-        seed=0,
+        outcomes_of([*_said("a", "www"), *_said("b", "www")], KEY, "briefcontext"), ["a", "b"]
     )
     assert same is not None
     assert same["kappa"] is None
-
-
-def test_the_report_has_the_consensus_and_how_far_raters_agree(run: Run, tmp_path: Path) -> None:
-    run.execute(tmp_path / "run")
-    key = json.loads((tmp_path / "run" / "key.json").read_text())
-    for rater, wins in (("ann", 6), ("bob", 5)):
-        lines = ["pair,verdict,rater"]
-        for place, (pair, methods) in enumerate(key.items()):
-            side = next(side for side, name in methods.items() if name == "order_preserving")
-            lines.append(f"{pair},{side if place < wins else 'tie'},{rater}")
-        (tmp_path / f"{rater}.csv").write_text("\n".join(lines) + "\n")
-        run.take_verdicts(tmp_path / "run", tmp_path / f"{rater}.csv")
-    summary = json.loads((tmp_path / "run" / "summary.json").read_text())
-    agreed = summary["consensus"]
-    assert (agreed["n"], agreed["win"], agreed["tie"], agreed["lose"]) == (8, 5, 3, 0)
-    # 7 of 8 alike; by chance 6/8 * 5/8 + 2/8 * 3/8.
-    assert agreed["agreement"]["kappa"] == pytest.approx((7 / 8 - 36 / 64) / (1 - 36 / 64))
-    report = (tmp_path / "run" / "report.md").read_text()
-    assert "OP-RAG against Vanilla RAG, consensus of the raters" in report
-    assert "| 6 / 2 / 0 | 75.0 / 25.0 / 0.0 |" in report
-    assert "| run | 8 | 62.5 [" in compare_runs([tmp_path / "run"])

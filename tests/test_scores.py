@@ -1,33 +1,23 @@
 """What is scored and by what, and what is said where a method could not be what its name says."""
 
 import json
-import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from langchain_core.documents import Document
 from langchain_openai import ChatOpenAI
 
 from briefcontext.errors import InputError
-from briefcontext.evaluation.methods.models import SHORT_ANSWER
-from briefcontext.evaluation.runs.compare import compare_runs
 from briefcontext.evaluation.runs.progress import Prices
 from briefcontext.evaluation.runs.run import Run
 from briefcontext.evaluation.runs.settings import RunSettings
-from briefcontext.evaluation.statistics.tables import cells, cells_tables, repeat_rows
+from briefcontext.evaluation.statistics.tables import cells, repeats_table
 from briefcontext.graphs.settings import Settings
-from briefcontext.knowledge.sources.source import EntrySource
 from tests.hashing_encoder import HashingEncoder
-from tests.knowledge_bases import build
 from tests.openai_server import Call, OpenAIServer, Reply, faithful
 from tests.questions import OPTIONS, build_corpus, open_corpus, question
-from tests.studio_server import ROOT
 
-SHARE_OF_ONE = re.compile(
-    r"(accuracy|precision|recall|specificity|auc|f1|hit|share|retention|score'?\]|abstained)\w*['\"\]]*:[+,]*\.[2-9]f"
-)
 """A share in a format that writes 0.93 for 93 per cent."""
 
 Execute = Callable[..., dict[str, Any]]
@@ -35,7 +25,7 @@ Execute = Callable[..., dict[str, Any]]
 
 @pytest.fixture
 def execute(tmp_path: Path, server: OpenAIServer) -> Execute:
-    """Run an experiment on rows of JSON, or on a data set that is given by name, and return its summary."""
+    """Run an experiment on rows of JSON or a named data set, and return its summary."""
     server.script = lambda call: faithful(call) if call.stage != "answer" else _right(call)
 
     def execute(experiment: str, data: list[dict[str, Any]] | str, **given: Any) -> dict[str, Any]:
@@ -91,26 +81,13 @@ def test_questions_without_a_key_are_left_out_of_what_compares_scores(
     summary = execute(
         "integration", _rows(6, keyed=4, options=options), methods=("vanilla", "hybrid"), ks=(4,)
     )
-    assert summary["left_out"] == {"has no answer key": 2}
+    assert list(summary["left_out"].values()) == [2]
     (found,) = summary["groups"].values()
     assert [(cell["n"], cell["score"]) for cell in found] == [(4, 1.0), (4, 1.0)]
     assert [comparison["n"] for comparison in summary["comparisons"]] == [4]
     assert len(items(tmp_path)) == 8
     assert "has no answer key" in (tmp_path / "run" / "report.md").read_text()
     assert not [call for call in server.calls if "compound 5" in call.user]
-
-
-def test_the_choice_that_the_graph_made_is_scored_and_none_is_read_out_of_its_words(
-    execute: Execute, server: OpenAIServer, tmp_path: Path
-) -> None:
-    server.script = lambda call: Reply(
-        '{"text": "So it is not. Option B is wrong.", "choice": "A"}\n\nChoice: A'
-    )
-    execute("integration", _rows(1, keyed=1), methods=("vanilla", "closed_book"), ks=(4,))
-    assert {(row["method"], row["choice"], row["outcome"]) for row in items(tmp_path)} == {
-        ("vanilla", "A", "right"),
-        ("closed_book", "A", "right"),
-    }
 
 
 def test_an_answer_without_a_choice_is_wrong_by_the_strict_score_and_a_by_mirage(
@@ -122,7 +99,7 @@ def test_an_answer_without_a_choice_is_wrong_by_the_strict_score_and_a_by_mirage
     assert (cell["score"], cell["mirage"], cell["unparsed"]) == (0.0, 1.0, 4)
     report = (tmp_path / "run" / "report.md").read_text()
     assert "| Accuracy [95% CI] | MIRAGE | Unparsed |" in report
-    assert "Strict: an answer that settles on no option" in report
+    assert "An answer that settles on no option" in report
 
 
 def test_every_mean_counts_each_question_alike_where_calls_failed() -> None:
@@ -147,12 +124,10 @@ def test_every_mean_counts_each_question_alike_where_calls_failed() -> None:
         for position in (0, 25, 50, 75, 100)
         for repeat in (0, 1)
     ]
-    (cell,) = found = cells(rows, seed=0, by=("k",))
+    (cell,) = cells(rows, seed=0, by=("k",))
     assert (cell["n"], cell["score"], cell["mirage"], cell["failed"]) == (2, 0.5, 0.5, 8)
-    (over,) = (one for one in repeat_rows(rows) if "position" not in one["condition"])
+    (over,) = (one for one in repeats_table(rows)[0] if "position" not in one["condition"])
     assert (over["n"], over["repeats"], over["mean"]) == (2, 2, 0.5)
-    (table,) = cells_tables("on average", found)
-    assert "failed count answers, of which a question may have several" in table.note
 
 
 def test_integration_tests_each_data_set_and_their_average(
@@ -173,252 +148,49 @@ def test_integration_tests_each_data_set_and_their_average(
     # Two of ten signs the other way: as far from 0 come all flips with at most two, twice.
     assert average["p"] == pytest.approx(2 * (1 + 10 + 45) / 2**10)
     assert average["p_holm"] == pytest.approx(min(1, 3 * average["p"]))
-    # Each of the three tables says over how many comparisons its p-values are corrected, and not
-    # how many it shows.
+    # The correction is over all three comparisons; a note is printed once.
     report = (tmp_path / "run" / "report.md").read_text()
-    assert report.count("Holm corrects over comparisons of this experiment: 3.") == 3
-
-
-@pytest.mark.parametrize(
-    "experiment", ["integration", "conflict", "position", "context_length", "attention_bias"]
-)
-def test_an_experiment_on_scores_refuses_questions_none_of_which_has_a_key(
-    execute: Execute, server: OpenAIServer, experiment: str
-) -> None:
-    with pytest.raises(InputError, match="3 has no answer key"):
-        execute(experiment, _rows(3, keyed=0), methods=("vanilla",), ks=(8,))
-    assert server.calls == []
-
-
-def test_cost_takes_questions_without_a_key_and_scores_none_of_them(
-    execute: Execute, tmp_path: Path
-) -> None:
-    keyless = [
-        *_rows(6, keyed=4)[4:],
-        *({**row, "id": f"f{row['id']}"} for row in _rows(3, keyed=0, options=False)),
-    ]
-    summary = execute(
-        "cost", [*_rows(4, keyed=4), *keyless], methods=("vanilla", "order_preserving"), ks=(4,)
-    )
-    assert summary["left_out"] == {}
-    assert {cost["n"] for cost in summary["costs"]} == {9}
-    by_metric = {cell["metric"]: cell for cell in summary["cells"] if cell["method"] == "vanilla"}
-    assert by_metric["accuracy"]["n"] == 4
-    assert by_metric["accuracy"]["score"] == 1.0
-    assert by_metric["none"]["n"] == 5
-    assert "score" not in by_metric["none"]
-    unscored = [row for row in items(tmp_path) if row["metric"] == "none"]
-    assert len(unscored) == 10
-    assert not any("score" in row or "exact_match" in row for row in unscored)
-    assert {(row["outcome"], row.get("choice")) for row in unscored} == {
-        ("answered", "A"),
-        ("answered", None),
-    }
-    report = (tmp_path / "run" / "report.md").read_text()
-    assert "### Answers without a key that the tokens bought" in report
-
-
-def _bioasq(folder: Path) -> str:
-    documents = ["http://www.ncbi.nlm.nih.gov/pubmed/1"]
-    summary = "An HbA1c of 48 or higher, or a fasting plasma glucose of 7.0 or higher, supports the diagnosis."
-    rows = [
-        *(
-            {
-                "id": f"y{n}",
-                "body": question(n),
-                "type": "yesno",
-                "exact_answer": "yes" if n else "no",
-            }
-            for n in range(3)
-        ),
-        {
-            "id": "f",
-            "body": "Which drug comes first?",
-            "type": "factoid",
-            "exact_answer": ["metformin"],
-        },
-        {
-            "id": "l",
-            "body": "Which drugs are given?",
-            "type": "list",
-            "exact_answer": [["metformin"], ["insulin"]],
-        },
-        {"id": "s", "body": "How is it diagnosed?", "type": "summary", "ideal_answer": [summary]},
-    ]
-    (folder / "golden.json").write_text(
-        json.dumps({"questions": [{**row, "documents": documents} for row in rows]})
-    )
-    return f"bioasq:{folder / 'golden.json'}"
-
-
-def test_accuracy_and_f1_of_a_mixed_data_set_stand_apart(execute: Execute, tmp_path: Path) -> None:
-    summary = execute(
-        "integration",
-        _bioasq(tmp_path),
-        methods=("vanilla", "order_preserving"),
-        ks=(4,),
-        figures=True,
-    )
-    cells = {(c["metric"], c["method"]): c for c in summary["groups"]["bioasq"]}
-    assert cells["accuracy", "vanilla"]["n"] == 3
-    assert cells["accuracy", "vanilla"]["score"] == pytest.approx(2 / 3)
-    scores = [
-        row["score"]
-        for row in items(tmp_path)
-        if row["method"] == "vanilla" and row["metric"] == "f1"
-    ]
-    assert cells["f1", "vanilla"]["n"] == len(scores) == 3
-    assert cells["f1", "vanilla"]["score"] == pytest.approx(sum(scores) / 3)
-    assert [(c["metric"], c["n"], c["test"]) for c in summary["comparisons"]] == [
-        ("accuracy", 3, "McNemar, exact"),
-        ("f1", 3, "permutation"),
-    ]
-    report = (tmp_path / "run" / "report.md").read_text()
-    for title in (
-        "### Accuracy on bioasq",
-        "### F1 on bioasq",
-        "### Against vanilla RAG, Accuracy",
-    ):
-        assert title in report
-    assert "Score [95% CI]" not in report
-    for figure in ("integration-accuracy.png", "integration-f1.svg"):
-        assert (tmp_path / "run" / figure).stat().st_size > 0
-    compared = compare_runs([tmp_path / "run"])
-    assert "### Accuracy on bioasq" in compared
-    assert "### F1 on bioasq" in compared
-
-
-def test_an_average_over_data_sets_is_of_one_metric(execute: Execute) -> None:
-    rows = [
-        *({**row, "group": "one"} for row in _rows(4, keyed=4)),
-        *(
-            {**row, "id": f"t{row['id']}", "group": "two", "answer": "B"}
-            for row in _rows(3, keyed=3)
-        ),
-        *(
-            {**row, "id": f"f{row['id']}", "group": "two"}
-            for row in _rows(3, keyed=3, options=False)
-        ),
-    ]
-    (average,) = execute("integration", rows, methods=("vanilla",), ks=(4,))["averages"]
-    assert (average["metric"], average["groups"], average["n"]) == ("accuracy", 2, 7)
-    assert average["score"] == pytest.approx((1.0 + 0.0) / 2)
-    # No answer of a data set differs from another, so that resampling cannot tell how sure the
-    # average is.
-    assert (average["low"], average["high"]) == (None, None)
-
-
-def test_a_summary_is_not_asked_to_be_as_short_as_a_fact(
-    execute: Execute, tmp_path: Path, server: OpenAIServer
-) -> None:
-    execute("integration", _bioasq(tmp_path), methods=("vanilla",), ks=(4,))
-    asked = {
-        name: next(call.user for call in server.calls if name in call.user)
-        for name in ("comes first", "diagnosed")
-    }
-    assert SHORT_ANSWER in asked["comes first"]
-    assert SHORT_ANSWER not in asked["diagnosed"]
-
-
-def test_where_no_difference_varies_a_share_has_an_interval_and_f1_has_none(
-    execute: Execute, tmp_path: Path
-) -> None:
-    rows = [
-        *_rows(12, keyed=12),
-        *({**row, "id": f"f{row['id']}"} for row in _rows(12, keyed=12, options=False)),
-    ]
-    summary = execute("integration", rows, methods=("vanilla", "order_preserving"), ks=(4,))
-    shares, f1 = summary["comparisons"]
-    assert (shares["difference"], shares["tie"]) == (0.0, 12)
-    assert shares["low"] == pytest.approx(-0.2425, abs=5e-5)
-    assert shares["high"] == pytest.approx(0.2425, abs=5e-5)
-    assert (f1["low"], f1["high"]) == (None, None)
-    report = (tmp_path / "run" / "report.md").read_text()
-    assert "| 12 | +0.0 [-24.2, +24.2] | 0 / 12 / 0 |" in report
-    assert "| 12 | +0.0 [–] | 0 / 12 / 0 | permutation |" in report
-    assert "| 12 | 100.0 [–] | 100.0 |" in report
-
-
-def test_the_effect_of_company_has_the_same_interval(execute: Execute) -> None:
-    rows = [{**row, "gold_ids": [f"key-{n}"]} for n, row in enumerate(_rows(12, keyed=12))]
-    (effect,) = execute("attention_bias", rows, methods=("vanilla",), ks=(4,))["effects"]
-    assert (effect["n"], effect["tie"], effect["test"]) == (12, 12, "McNemar, exact")
-    assert effect["high"] == pytest.approx(-effect["low"]) == pytest.approx(0.2425, abs=5e-5)
-
-
-def test_an_average_over_positions_is_tested_as_one_whatever_its_values(execute: Execute) -> None:
-    rows = [{**row, "gold_ids": [f"key-{n}"]} for n, row in enumerate(_rows(6, keyed=6))]
-    (effect,) = execute("context_length", rows, methods=("vanilla",), ks=(2, 5))["effects"]
-    # All answers are right, so that every average is 1.
-    assert (effect["n"], effect["tie"], effect["test"], effect["mid_p"]) == (
-        6,
-        6,
-        "permutation",
-        None,
-    )
+    assert report.count("Holm corrects over 3 comparisons.") == 1
 
 
 WINDOW = 2500
-LONG = "The patients were seen again after a year, and nothing had changed in the arm that was treated. "
+LONG = "The patients were seen again after a year, and nothing had changed in the treated arm. "
 
 
-def _long_corpus(folder: Path) -> Any:
-    documents = [
-        Document(
-            id=f"long-{n}",
-            page_content=f"Compound {n} was given. {LONG * 12}",
-            metadata={"source_id": f"{n}"},
-        )
-        for n in range(12)
+def test_numbers_of_chunks_that_a_document_lacks_are_left_out_and_said(
+    execute: Execute, tmp_path: Path, server: OpenAIServer
+) -> None:
+    rows = [
+        {**row, "context": f"Compound {n} was given. {LONG * (20 + 60 * n)}"}
+        for n, row in enumerate(_rows(2, keyed=2))
     ]
-    build(
-        folder, EntrySource(documents, name="long", fingerprint="sha256:long", size=len(documents))
-    )
-    return open_corpus(str(folder))
-
-
-def test_answers_that_were_read_in_parts_are_counted_and_said(
-    execute: Execute, tmp_path: Path, server: OpenAIServer
-) -> None:
-    reading = Settings(max_retries=0, max_input_tokens=WINDOW)
-    base = _long_corpus(tmp_path / "long")
-    given: dict[str, Any] = {
-        "methods": ("vanilla", "order_preserving", "hybrid"),
-        "knowledge_base": base,
-        "reading": reading,
-    }
-    summary = execute("integration", _rows(2, keyed=2), ks=(2, 12), **given)
-    rows = items(tmp_path)
-    assert {(row["condition"]["k"], row["in_parts"]) for row in rows} == {(2, False), (12, True)}
-    for row in rows:
-        stages = {call["stage"] for call in row["calls"]}
-        assert ("extract" in stages) == row["in_parts"]
-    (found,) = summary["groups"].values()
-    assert {(cell["condition"]["k"], cell["in_parts"]) for cell in found} == {(2, 0), (12, 2)}
+    methods = ("vanilla", "order_preserving")
+    encoder = HashingEncoder()
+    summary = execute("order", rows, methods=methods, ks=(2, 8, 512), document_encoder=encoder)
+    asked = {(row["item"], row["condition"]["chunks"]) for row in items(tmp_path)}
+    assert asked == {("q0", 2), ("q1", 2), ("q1", 8)}
+    assert {one["holm_over"] for one in summary["comparisons"]} == {2}
     report = (tmp_path / "run" / "report.md").read_text()
-    assert "| In parts |" in report
-    assert "there a method is not what its name says" in report
-    assert "| In parts |" in compare_runs([tmp_path / "run"])
+    assert "of 2 questions: 1 at 8, 2 at 512" in report
 
 
-def test_cost_counts_the_calls_that_were_really_made(
-    execute: Execute, tmp_path: Path, server: OpenAIServer
+@pytest.mark.parametrize(
+    ("experiment", "row", "named"),
+    [
+        ("open_ended", {"options": OPTIONS}, "Question 1 is multiple choice.*Remove `options`"),
+        ("conflict", {"answer": "metformin"}, "Question 1 is a free question.*Add `options`"),
+        ("integration", {"options": OPTIONS}, "Question 1 has no answer key.*Add `answer`"),
+        ("position", {"options": OPTIONS, "answer": "A"}, "no key document.*Add `gold_ids`"),
+        ("order", {"answer": "metformin"}, "names no long document.*Add `document`"),
+    ],
+)
+def test_a_question_that_an_experiment_cannot_use_is_named_with_the_remedy(
+    execute: Execute, server: OpenAIServer, experiment: str, row: dict[str, Any], named: str
 ) -> None:
-    reading = Settings(max_retries=0, max_input_tokens=WINDOW)
-    base = _long_corpus(tmp_path / "long")
-    summary = execute(
-        "cost",
-        _rows(2, keyed=2),
-        methods=("vanilla",),
-        ks=(12,),
-        knowledge_base=base,
-        reading=reading,
-    )
-    (cost,) = summary["costs"]
-    assert cost["calls"] == len(server.calls) / 2 > 2
-    assert cost["one_call_input"] == 0
-    assert cost["map_input"] + cost["reduce_input"] == cost["input_tokens"] > 0
-    assert "| In parts | Calls |" in (tmp_path / "run" / "report.md").read_text()
+    given = {"document_encoder": HashingEncoder()} if experiment == "order" else {}
+    with pytest.raises(InputError, match=named):
+        execute(experiment, [{"id": "q", "question": question(0), **row}], ks=(8,), **given)
+    assert server.calls == []
 
 
 def test_self_route_reads_the_best_ranked_passages_that_fit(
@@ -430,7 +202,7 @@ def test_self_route_reads_the_best_ranked_passages_that_fit(
 
     server.script = script
     rows = [
-        {**row, "context": f"Compound {n} was given. {LONG * 400}"}
+        {**row, "context": f"Compound {n} was given. {LONG * 560}"}
         for n, row in enumerate(_rows(2, keyed=2))
     ]
     summary = execute(
@@ -453,26 +225,6 @@ def test_self_route_reads_the_best_ranked_passages_that_fit(
     report = (tmp_path / "run" / "report.md").read_text()
     assert "| 64 | 2 | " in report
     assert "Chunks end with the sentence nearest to 128 tokens" in report
-
-
-def test_chunks_are_cut_as_in_op_rag_where_that_is_asked_for_and_the_report_says_so(
-    execute: Execute, tmp_path: Path, server: OpenAIServer
-) -> None:
-    rows = [
-        {**row, "context": "A compound was given to forty adults at random. " * 40}
-        for row in _rows(1, keyed=1)
-    ]
-    execute(
-        "order",
-        rows,
-        methods=("vanilla",),
-        ks=(2,),
-        document_encoder=HashingEncoder(),
-        exact_chunks=True,
-    )
-    assert "Chunks are cut after 128 tokens" in (tmp_path / "run" / "report.md").read_text()
-    # 128 tokens are twelve sentences of ten, and eight words.
-    assert any(text.endswith("adults at") for _, text in server.calls[0].documents)
 
 
 def _seen(row: dict[str, Any]) -> tuple[int, str, str, bool]:
@@ -516,18 +268,3 @@ def test_cost_evaluates_the_papers_equations_beside_what_was_used(
     report = (tmp_path / "run" / "report.md").read_text()
     assert "### Predicted by the equations, and used" in report
     assert "### Saved by the preflight" in report
-
-
-@pytest.mark.parametrize(
-    "folder", ["briefcontext/evaluation", "benchmarks", "briefcontext/commands", "notebooks"]
-)
-def test_shares_are_written_in_per_cent_everywhere(folder: str) -> None:
-    files = [file for kind in ("*.py", "*.ipynb") for file in (ROOT / folder).rglob(kind)]
-    assert files
-    found = [
-        f"{file}: {hit[0]}"
-        for file in files
-        for hit in SHARE_OF_ONE.finditer(file.read_text(encoding="utf-8"))
-    ]
-    # What `ask` and `kb search` print of a passage is its score, and no share.
-    assert [hit for hit in found if "report.py: score']:" not in hit] == []

@@ -1,18 +1,15 @@
 """Intervals and tests, against known values and the laws that they must obey."""
 
 import math
-from itertools import pairwise
 
 import numpy as np
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 
 from briefcontext.evaluation.statistics.inference import (
     bootstrap,
-    bootstrap_spread,
     holm,
     mcnemar_exact,
-    mcnemar_mid_p,
     permutation_test,
     spread,
     spread_test,
@@ -66,12 +63,6 @@ def test_the_bootstrap_holds_the_true_mean_about_as_often_as_it_says() -> None:
     assert 0.89 <= held / 200 <= 0.99
 
 
-def test_the_same_seed_gives_the_same_interval_and_another_seed_another() -> None:
-    samples = np.random.default_rng(3).random(50)
-    assert bootstrap(samples, seed=5) == bootstrap(samples, seed=5)
-    assert bootstrap(samples, seed=5) != bootstrap(samples, seed=6)
-
-
 @pytest.mark.parametrize("samples", [[1.0], [0.5, 0.5, 0.5], [0.0] * 30])
 def test_from_equal_samples_resampling_cannot_tell(samples: list[float]) -> None:
     assert bootstrap(samples) == (None, None)
@@ -98,41 +89,6 @@ def _positions(rng: np.random.Generator, shares: list[float], items: int) -> lis
 
 def test_a_spread_is_the_best_position_less_the_worst() -> None:
     assert spread([[1, 1, 0, 0], [1, 1, 1, 1], [1, 0, 0, 0]]) == pytest.approx(0.75)
-
-
-@pytest.mark.parametrize("items", [35, 200])
-@pytest.mark.parametrize("shares", [[0.8, 0.7, 0.6, 0.7, 0.8], [0.9, 0.3, 0.9]])
-def test_the_interval_of_a_spread_holds_the_true_one(shares: list[float], items: int) -> None:
-    rng = np.random.default_rng(5)
-    held = 0
-    for repeat in range(100):
-        interval = bootstrap_spread(_positions(rng, shares, items), resamples=300, seed=repeat)
-        held += interval.low - 1e-9 <= max(shares) - min(shares) <= interval.high + 1e-9
-    assert held / 100 >= 0.9
-
-
-def test_where_positions_are_alike_the_interval_reaches_down_to_nothing() -> None:
-    rng = np.random.default_rng(6)
-    reached = 0
-    for repeat in range(100):
-        scores = rng.binomial(1, 0.6, (5, 200)).astype(float)
-        interval = bootstrap_spread(scores, resamples=300, seed=repeat)
-        reached += interval.low == 0.0
-    assert reached / 100 >= 0.9
-
-
-def test_items_are_resampled_together() -> None:
-    # One position is always better by the same step on the same items, so that little is left to
-    # chance.
-    base = np.random.default_rng(7).binomial(1, 0.5, 300).astype(float)
-    better = base.copy()
-    better[:3] = 1.0
-    interval = bootstrap_spread([base, better])
-    assert interval.high - interval.low < 0.05
-
-
-def test_from_positions_without_chance_resampling_cannot_tell() -> None:
-    assert bootstrap_spread([[1.0, 1.0], [0.0, 0.0]]) == (None, None)
 
 
 def test_the_spread_test_finds_a_spread_and_none_where_there_is_none() -> None:
@@ -162,22 +118,6 @@ def test_mcnemar_gives_the_binomial_tail(only_a: int, only_b: int, p: float) -> 
 
 
 @pytest.mark.parametrize(
-    ("only_a", "only_b", "mid_p"),
-    # By hand: the tail without the observed split, and half of that split, twice.
-    [
-        (0, 0, 1.0),
-        (1, 0, 0.5),
-        (0, 6, 2 * 0.5 * 0.5**6),
-        (3, 1, 2 * (0.5**4 + 0.5 * 4 * 0.5**4)),
-        (2, 2, 0.8125),
-    ],
-)
-def test_the_mid_p_counts_half_of_what_was_observed(only_a: int, only_b: int, mid_p: float) -> None:
-    assert mcnemar_mid_p(only_a, only_b) == pytest.approx(mid_p)
-    assert mcnemar_mid_p(only_a, only_b) <= mcnemar_exact(only_a, only_b)
-
-
-@pytest.mark.parametrize(
     ("differences", "p"),
     [
         ([1.0] * 5, 2 / 32),
@@ -192,27 +132,6 @@ def test_the_permutation_test_is_exact_on_few_items(differences: list[float], p:
     assert permutation_test(differences) == pytest.approx(p)
 
 
-def test_items_without_a_difference_say_nothing() -> None:
-    assert permutation_test([0.5, 0.25, 1.0]) == permutation_test([0.5, 0.0, 0.25, 0.0, 1.0])
-
-
-def test_the_permutation_test_keeps_its_level() -> None:
-    rng = np.random.default_rng(9)
-    p_values = [
-        permutation_test(rng.normal(0, 1, 40), resamples=199, seed=each) for each in range(200)
-    ]
-    assert 0.005 <= sum(p <= 0.05 for p in p_values) / 200 <= 0.11
-    assert permutation_test(rng.normal(2, 1, 40)) < 0.001
-
-
-@given(st.lists(st.floats(-1, 1).map(lambda x: round(x, 3)), min_size=1, max_size=8))
-@settings(max_examples=40)
-def test_the_permutation_test_does_not_care_which_method_is_first(differences: list[float]) -> None:
-    p = permutation_test(differences)
-    assert 0 < p <= 1
-    assert permutation_test([-each for each in differences]) == pytest.approx(p)
-
-
 @pytest.mark.parametrize(
     ("p_values", "adjusted"),
     [
@@ -224,15 +143,3 @@ def test_the_permutation_test_does_not_care_which_method_is_first(differences: l
 )
 def test_holm_gives_the_known_values(p_values: list[float], adjusted: list[float]) -> None:
     assert holm(p_values) == pytest.approx(adjusted)
-
-
-@given(st.lists(st.floats(0, 1), min_size=1, max_size=10))
-@settings(max_examples=20)
-def test_holm_never_lowers_a_p_value_and_keeps_their_order(p_values: list[float]) -> None:
-    adjusted = holm(p_values)
-    assert all(
-        before <= after + 1e-12 and after <= 1
-        for before, after in zip(p_values, adjusted, strict=True)
-    )
-    pairs = sorted(zip(p_values, adjusted, strict=True))
-    assert all(one[1] <= other[1] + 1e-12 for one, other in pairwise(pairs))

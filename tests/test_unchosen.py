@@ -77,51 +77,6 @@ def test_replies_that_there_is_no_choice_choose_nothing(
     assert messages(answer, "no_choice") == ["The answer chooses no option."]
 
 
-@pytest.mark.parametrize("words", ["N/A", None])
-def test_a_choice_that_no_partition_made_is_marked_as_unsupported(
-    words: str | None, chat_model: ChatOpenAI, server: OpenAIServer
-) -> None:
-    answer = _ask(chat_model, server, words, "Choice: A", forced=True)
-    assert answer["choice"] == "A"
-    (message,) = messages(answer, "choice_unsupported")
-    assert message.endswith("they chose none.")
-    assert "choice_forced" in kinds(answer, "info")
-
-
-def test_when_not_even_force_brings_a_choice_that_is_said(
-    chat_model: ChatOpenAI, server: OpenAIServer
-) -> None:
-    answer = _ask(chat_model, server, "N/A", "Choice: N/A", forced=True)
-    assert answer["choice"] is None
-    assert messages(answer, "no_choice") == ["The answer chooses no option."]
-
-
-def test_a_choice_of_the_partitions_that_the_answer_does_not_take_is_told(
-    chat_model: ChatOpenAI, server: OpenAIServer
-) -> None:
-    answer = _ask(chat_model, server, "B", "Choice: unknown", forced=True)
-    assert answer["choice"] is None
-    (message,) = messages(answer, "no_choice")
-    assert message.endswith("chose B.")
-
-
-def test_a_choice_of_another_option_than_the_partitions_is_told(
-    chat_model: ChatOpenAI, server: OpenAIServer
-) -> None:
-    answer = _ask(chat_model, server, "B", "Choice: A", Settings(route="map_reduce", max_retries=0))
-    assert (answer["choice"], answer["conflict"]) == ("A", None)
-    (message,) = messages(answer, "choice_unsupported")
-    assert message.endswith("they chose B.")
-
-
-def test_one_call_that_names_no_option_says_so(
-    chat_model: ChatOpenAI, server: OpenAIServer
-) -> None:
-    answer = _ask(chat_model, server, None, "Choice: N/A", Settings(route="vanilla", max_retries=0))
-    assert answer["choice"] is None
-    assert kinds(answer, "caution")[0] == "no_choice"
-
-
 @pytest.mark.parametrize("route", ["vanilla", "map_reduce"])
 @pytest.mark.parametrize("beginning", ["Not answered:", "**Not answered:**", "NO ANSWER:"])
 def test_a_forced_choice_that_the_answer_itself_calls_unsupported_is_marked(

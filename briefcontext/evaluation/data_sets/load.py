@@ -8,7 +8,6 @@ from typing import NamedTuple
 
 from briefcontext.errors import InputError
 from briefcontext.evaluation.data_sets.data_set import DataSet
-from briefcontext.evaluation.data_sets.evidence_inference import read_evidence_inference
 from briefcontext.evaluation.data_sets.published import (
     read_bioasq,
     read_infinitebench,
@@ -21,76 +20,63 @@ from briefcontext.files import file_sha256, lone_surrogate, sha256
 
 
 class Kind(NamedTuple):
-    """One layout: who reads it, and where the real data are."""
+    """One layout: its reader, and the address of the published data."""
 
     read: Callable[[Path], DataSet]
     published: str
     folder: bool = False
-    """Whether a folder can be read."""
 
 
 _INFINITEBENCH = "of https://huggingface.co/datasets/xinrongzhang2022/InfiniteBench"
+_BIOASQ = "the golden files at http://participants-area.bioasq.org/datasets/ (free, registration)"
+_OWN = "your own JSON lines, or a folder with questions.jsonl and long documents"
 KINDS = {
     "mirage": Kind(read_mirage, "benchmark.json of https://github.com/Teddy-XiongGZ/MIRAGE"),
     "pubmedqa": Kind(read_pubmedqa, "data/ori_pqal.json of https://github.com/pubmedqa/pubmedqa"),
-    "bioasq": Kind(
-        read_bioasq,
-        "the golden files at http://participants-area.bioasq.org/datasets/ (free, after "
-        "registration)",
-        True,
-    ),
+    "bioasq": Kind(read_bioasq, _BIOASQ, folder=True),
     "infinitebench-qa": Kind(
         partial(read_infinitebench, choice=False), f"longbook_qa_eng.jsonl {_INFINITEBENCH}"
     ),
     "infinitebench-mc": Kind(
         partial(read_infinitebench, choice=True), f"longbook_choice_eng.jsonl {_INFINITEBENCH}"
     ),
-    "evidence-inference": Kind(
-        read_evidence_inference,
-        "the folder annotations/ (prompts_merged.csv, annotations_merged.csv, txt_files/) of "
-        "https://github.com/jayded/evidence-inference and "
-        "http://evidence-inference.ebm-nlp.com/download/",
-        True,
-    ),
     "medq": Kind(read_medq, "medq/medq-30.xlsx of https://github.com/ebmlab/BriefContext"),
-    "jsonl": Kind(
-        read_json_lines,
-        "your own: a JSON object a line, with id, question, options, answer and gold_ids",
-    ),
+    "jsonl": Kind(read_json_lines, _OWN, folder=True),
 }
 """Every layout that can be read, by the word before the colon."""
+QUESTIONS = "questions.jsonl"
 
 
 def load_data_set(spec: str) -> DataSet:
     """Read the data set that `spec` names.
 
-    `spec` is `KIND:PATH`, with a kind of `KINDS`, or the path of a .jsonl file.
-    `mirage:PATH#bioasq` is one subset. Questions with equal ids are refused; in MIRAGE, whose
-    subsets number their questions each for itself, equal ids of different subsets are told apart as
-    `subset:id`.
+    `spec` is `KIND:PATH` with a kind of `KINDS`, the path of a .jsonl file, or a folder with a
+    questions.jsonl. `mirage:PATH#bioasq` is one subset. Equal ids of different MIRAGE subsets get
+    the prefix `subset:`.
 
     Raises:
-        InputError: the kind is unknown, the file is missing (with where the data are published), or
-            a row cannot be used (with the file, the row and the reason).
-        MissingExtraError: a spreadsheet is to be read without the extra that reads it.
+        InputError: the kind is unknown, the file is missing, or a row cannot be used.
+        MissingExtraError: a spreadsheet needs an extra that is not installed.
     """
     name, _, rest = spec.partition(":")
-    if name not in KINDS and spec.lower().endswith((".jsonl", ".jsonl.gz")):
-        name, rest = "jsonl", spec
     if name not in KINDS:
-        raise InputError(
-            f"{spec!r} names no data set: write KIND:PATH, with one of {', '.join(KINDS)}, or the path of a .jsonl."
-        )
+        folder = (Path(spec).expanduser() / QUESTIONS).exists()
+        if not folder and not spec.lower().endswith((".jsonl", ".jsonl.gz")):
+            raise InputError(
+                f"{spec!r} is not a data set. Write KIND:PATH with one of {', '.join(KINDS)}, the "
+                "path of a .jsonl file, or a folder with a questions.jsonl."
+            )
+        name, rest = "jsonl", spec
     kind, subset = KINDS[name], ""
     if name == "mirage" and "#" in rest:
         rest, _, subset = rest.rpartition("#")
     if not rest:
-        raise InputError(f"{spec!r} has no path: write {name}:PATH. The data: {kind.published}.")
+        raise InputError(f"{spec!r} has no path. Write {name}:PATH. The data: {kind.published}.")
     path = Path(rest).expanduser()
+    if name == "jsonl" and path.is_dir():
+        path /= QUESTIONS
     if not path.exists():
-        raise InputError(
-            f"There is no {path}: check the path. Needed for {name!r}: {kind.published}."
-        )
+        raise InputError(f"There is no {path}. Needed for {name!r}: {kind.published}.")
     if path.is_dir() and not kind.folder:
         raise InputError(f"{path} is a folder, and a file is needed: {kind.published}.")
     try:
@@ -98,43 +84,35 @@ def load_data_set(spec: str) -> DataSet:
     except (OSError, EOFError, UnicodeDecodeError) as error:
         raise InputError(f"{path} cannot be read: {error}.") from error
     if not found.items:
-        left_out = "; ".join(
-            f"{count} left out: {reason}" for reason, count in found.left_out.items()
-        )
-        raise InputError(
-            f"There is no question in {path}{f' ({left_out})' if left_out else ''}. Needed: {kind.published}."
-        )
+        raise InputError(f"There is no question in {path}. Needed: {kind.published}.")
     found.items = [replace(item, group=item.group or found.name) for item in found.items]
-    places: dict[str, int] = {}
-    for place, item in enumerate(found.items, 1):
-        if (first := places.setdefault(item.id, place)) != place:
+    numbers: dict[str, int] = {}
+    for number, item in enumerate(found.items, 1):
+        first = numbers.setdefault(item.id, number)
+        if first != number:
             raise InputError(
-                f"{path}: questions {first} and {place} have the same id {item.id!r}. Give each "
-                f"its own, or remove one."
+                f"{path}: questions {first} and {number} have the same id {item.id!r}. Give each "
+                "its own, or remove one."
             )
         texts = (item.id, *item.answers, *item.gold_ids, item.group)
-        _refuse_half_characters(f"{path}, question {place}", texts)
+        _refuse_half_characters(f"{path}, question {number}", texts)
     for document in found.documents.values():
-        _refuse_half_characters(
-            f"{path}, a long document",
-            (str(document.id), document.metadata["title"], document.page_content),
-        )
+        texts = (str(document.id), document.metadata["title"], document.page_content)
+        _refuse_half_characters(f"{path}, a long document", texts)
     if path.is_dir() or len(found.files) > 1:
-        folder = path if path.is_dir() else path.parent
-        digests = (
-            f"{file_sha256(file)}  {file.relative_to(folder).as_posix()}\n" for file in found.files
-        )
-        found.sha256 = sha256("".join(digests))
+        folder_path = path if path.is_dir() else path.parent
+        names = [(file, file.relative_to(folder_path).as_posix()) for file in found.files]
+        found.sha256 = sha256("".join(f"{file_sha256(file)}  {name}\n" for file, name in names))
     else:
         found.sha256 = file_sha256(path)
     return found
 
 
 def _refuse_half_characters(where: str, texts: Iterable[str]) -> None:
-    if found := lone_surrogate("".join(texts)):
+    found = lone_surrogate("".join(texts))
+    if found:
         around = ascii(found.string[max(0, found.start() - 30) : found.start() + 10])
         raise InputError(
-            f"{where}: half of a character (a lone surrogate, as a text cut within an emoji leaves "
-            f"it) in "
-            f"{around}, which no model can be sent. Remove it, or write the whole character."
+            f"{where}: half of a character (a lone surrogate) in {around}. Remove it, or write the "
+            "whole character."
         )

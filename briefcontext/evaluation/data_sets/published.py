@@ -1,4 +1,4 @@
-"""MIRAGE (Xiong et al. 2024), PubMedQA (Jin et al. 2019), BioASQ, InfiniteBench (Zhang et al. 2024) and MedQ."""
+"""MIRAGE (Xiong et al. 2024), PubMedQA (Jin et al. 2019), BioASQ, InfiniteBench and MedQ."""
 
 import re
 from collections import Counter
@@ -53,10 +53,7 @@ def read_mirage(path: Path, subset: str = "") -> DataSet:
 
 
 def read_pubmedqa(path: Path) -> DataSet:
-    """Read `{pmid: {QUESTION, CONTEXTS, LONG_ANSWER, final_decision}}`; the abstract of its id is the key document.
-
-    A question without final_decision (the unlabelled part) has no answer.
-    """
+    """Read `{pmid: {QUESTION, CONTEXTS, LONG_ANSWER, final_decision}}`; the id is the gold id."""
     questions = load_json(path)
     if not isinstance(questions, dict):
         raise InputError(f"{path} has not PubMedQA's layout, {{pmid: question}}.")
@@ -68,11 +65,10 @@ def read_pubmedqa(path: Path) -> DataSet:
 
 
 def read_bioasq(path: Path) -> DataSet:
-    """Read `{"questions": [{id, body, type, exact_answer, ideal_answer, documents}]}`, of a file or a folder of them.
+    """Read `{"questions": [{id, body, type, exact_answer, ideal_answer, documents}]}` files.
 
     A yesno question gets the options yes and no. A factoid accepts each synonym, a list the whole
-    list, and a summary its ideal answers. The PMIDs at the end of `documents`' addresses are the
-    key documents.
+    list, and a summary its ideal answers. The gold ids are the PMIDs in `documents`.
     """
     data = DataSet("bioasq", files=sorted(path.glob("*.json")) if path.is_dir() else [path])
     for file in data.files:
@@ -107,12 +103,10 @@ def _pmid(address: Any) -> str:
 def read_infinitebench(path: Path, *, choice: bool) -> DataSet:
     """Read longbook_qa_eng.jsonl: `id`, `context`, `input` and `answer`, a list of accepted texts.
 
-    In longbook_choice_eng.jsonl (`choice`) there are `options`, a list, and the right one's words
-    in `answer`. As in the benchmark's own scorer, it may also be the words and the letter, and of
-    options with equal words the first is the right one.
+    longbook_choice_eng.jsonl (`choice`) has a list of `options`, and the right one's text in
+    `answer`. As in the benchmark's scorer, of options with equal texts the first is right.
     """
     data = DataSet("infinitebench-mc" if choice else "infinitebench-qa")
-    # What names an option is no accepted text.
     unused: dict[str, Any] = {"answer": None} if choice else {"options": None}
     for number, row in json_rows(path):
         with at(f"{path}, line {number}"):
@@ -141,7 +135,7 @@ def _letter(answer: Any, options: Mapping[str, str]) -> str:
 
 
 def read_medq(path: Path) -> DataSet:
-    """Read the first sheet of a spreadsheet of open questions (Zhang et al. 2025), headed ID, Question and Answer."""
+    """Read the first sheet of MedQ (Zhang et al. 2025), with the heads ID, Question and Answer."""
     with needing("experiments", "Spreadsheets need openpyxl"):
         import openpyxl  # type: ignore[import-untyped]
         from openpyxl.utils.exceptions import InvalidFileException  # type: ignore[import-untyped]
@@ -150,7 +144,7 @@ def read_medq(path: Path) -> DataSet:
     try:
         book = openpyxl.load_workbook(path, read_only=True, data_only=True)
     except (InvalidFileException, BadZipFile, KeyError, ValueError) as error:
-        raise InputError(f"{path} is no .xlsx spreadsheet: {error}. Save it as one.") from error
+        raise InputError(f"{path} is not an .xlsx spreadsheet: {error}. Save it as one.") from error
     with closing(book):
         heads, *rows = [*book.worksheets[0].iter_rows(values_only=True)] or [()]
     if not {*_MEDQ}.issubset(heads):

@@ -1,4 +1,4 @@
-"""JSON and its rows, and the items that are made of them: of JSON lines, and of rows that other data sets give."""
+"""Rows of JSON, and the items that are made from them."""
 
 import gzip
 import json
@@ -7,6 +7,8 @@ from contextlib import contextmanager
 from itertools import chain
 from pathlib import Path
 from typing import Any
+
+from langchain_core.documents import Document
 
 from briefcontext.chains.question import check_question
 from briefcontext.errors import InputError
@@ -25,17 +27,19 @@ _NAMES = {
     "gold_ids": ("gold_ids", "gold_pmids_in_corpus", "gold_pmids", "gold_pmid", "PMID"),
     "document": ("document", "doc_id", "context_id"),
 }
-"""What a value may be called in a row; the first that is there and not empty counts."""
-_BESIDE = ("documents.jsonl", "documents.jsonl.gz", "contexts.jsonl", "contexts.jsonl.gz")
+"""The names of a value in a row; the first that is not empty counts."""
+
+
+_DOCUMENTS = ("documents.jsonl", "documents.jsonl.gz", "contexts.jsonl", "contexts.jsonl.gz")
 
 
 class BadRow(ValueError):
-    """A row that cannot be used, and why; `at` adds where it stands."""
+    """A row that cannot be used; `at` adds its place to the message."""
 
 
 @contextmanager
 def at(place: object) -> Iterator[None]:
-    """Make an InputError of a BadRow, with the place of the row."""
+    """Turn a BadRow into an InputError with the place of the row."""
     try:
         yield
     except BadRow as error:
@@ -43,7 +47,7 @@ def at(place: object) -> Iterator[None]:
 
 
 def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    # The json module keeps the last of equal keys, and would lose a question without a word.
+    # The json module keeps the last of equal keys, and would lose a question silently.
     found: dict[str, Any] = {}
     for key, value in pairs:
         if key in found:
@@ -53,7 +57,6 @@ def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _parsed(content: bytes, path: Path, line: int = 1, advice: str = "") -> Any:
-    """Parse JSON that begins at a line of a file."""
     with at(f"{path}, line {line}"):
         try:
             return json.loads(content.decode("utf-8-sig"), object_pairs_hook=_distinct)
@@ -61,14 +64,12 @@ def _parsed(content: bytes, path: Path, line: int = 1, advice: str = "") -> Any:
             raise BadRow(f"it cannot be read as UTF-8 text: {error}") from error
         except json.JSONDecodeError as error:
             raise InputError(
-                f"{path}, line {line + error.lineno - 1}: this is not JSON ({error.msg}). Is the "
-                f"file whole, and of "
-                f"this layout?{advice}"
+                f"{path}, line {line + error.lineno - 1}: this is not JSON ({error.msg}). Check "
+                f"that the file is complete and has this layout.{advice}"
             ) from error
 
 
 def _lines(path: Path) -> Iterator[bytes]:
-    """Yield the lines of a file, gzipped where its name ends in .gz."""
     try:
         with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
             yield from file
@@ -77,16 +78,14 @@ def _lines(path: Path) -> Iterator[bytes]:
 
 
 def load_json(path: Path) -> Any:
-    """Read a whole JSON file; raises InputError where it is not JSON or a key occurs twice."""
-    return _parsed(
-        b"".join(_lines(path)), path, advice=f" For a question a line, write jsonl:{path}."
-    )
+    """Read a whole JSON file. Raises InputError if it is not JSON or a key occurs twice."""
+    return _parsed(b"".join(_lines(path)), path, advice=f" For JSON lines, write jsonl:{path}.")
 
 
 def json_rows(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Yield each line's number and object; blank lines count as lines and yield nothing.
+    """Yield the number and the object of each line that is not blank.
 
-    Raises InputError, with the line, where one is not a JSON object.
+    Raises InputError for a line that is not a JSON object.
     """
     for number, line in enumerate(_lines(path), 1):
         if line.strip():
@@ -95,36 +94,31 @@ def json_rows(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
             yield number, row
 
 
-def read_json_lines(path: Path, *, options: Mapping[str, str] | None = None) -> DataSet:
-    """Read `question`, and where they are there `id`, `options`, `answer`, `gold_ids`, `type` and `group`.
+def read_json_lines(path: Path) -> DataSet:
+    """Read your own questions, one JSON object a line; docs/reproduce.md describes the format.
 
-    `options` is a mapping or a list, `answer` a letter or an option's words; without options,
-    `answer` is an accepted text, several, or lists of synonyms. Questions of the type `yesno`, and
-    those of a file whose answers are all yes, no or maybe, get these as options, maybe only where
-    some answer is. `gold_ids` may also be `gold_pmids_in_corpus`, else `gold_pmids`. A long text is
-    in the row (`context`), or in documents.jsonl or contexts.jsonl beside, under the id that the
-    row's `document`, `doc_id` or `context_id` gives. Without `id` a question's id is its line.
-    Options that are given to this function are those of all questions without any.
+    Keys: `question`, and optionally `id`, `options` (a mapping or a list), `answer` (a letter or
+    an option's text; for a free question an accepted text, several, or lists of synonyms),
+    `gold_ids`, `document` (a file next to this one, or an id in documents.jsonl), `context` (the
+    long text itself), `type` and `group`. Questions of the type `yesno`, and those of a file whose
+    answers are all yes, no or maybe, get these as options.
     """
-    stem = path.name.removesuffix(".gz").removesuffix(".jsonl")
-    data = DataSet(path.resolve().parent.name if stem in ("queries", "questions") else stem)
+    data = DataSet(path.name.removesuffix(".gz").removesuffix(".jsonl"), files=[path])
     rows = list(json_rows(path))
-    decisions, of_all = (options, True) if options else _decisions([row for _, row in rows])
+    decisions, of_all = _decisions([row for _, row in rows])
     for number, row in rows:
         with at(f"{path}, line {number}"):
             if row.get("context") is not None:
                 row["document"] = add_context(data, row)
             if _value_of(row, "id") is None:
                 row["id"] = f"line-{number}"
-            data.items.append(
-                item_of(row, decisions if of_all or row.get("type") == "yesno" else {})
-            )
+            own = decisions if of_all or row.get("type") == "yesno" else {}
+            data.items.append(item_of(row, own))
     _add_documents(data, path)
     return data
 
 
 def _decisions(rows: list[dict[str, Any]]) -> tuple[Mapping[str, str], bool]:
-    """The options of questions to be answered by yes or no, and whether all questions without options are."""
     free = [row for row in rows if not _value_of(row, "options")]
     keyed = [row for row in free if _value_of(row, "answer") is not None]
     words = [
@@ -141,30 +135,49 @@ def _decisions(rows: list[dict[str, Any]]) -> tuple[Mapping[str, str], bool]:
 
 
 def _add_documents(data: DataSet, path: Path) -> None:
-    """Read the long texts that questions name by id, and only those."""
     wanted = {item.document for item in data.items if item.document} - set(data.documents)
-    data.files = [path]
-    for file in (path.parent / name for name in _BESIDE):
-        if wanted and file.is_file():
+    for name in sorted(wanted):
+        file = path.parent / name
+        if file.is_file() and file.resolve().is_relative_to(path.parent.resolve()):
+            data.documents[name] = _file_document(file, name)
             data.files.append(file)
-            for number, row in json_rows(file):
-                with at(f"{file}, line {number}"):
-                    if (id := _identifier(row.get("id"))) in wanted:
-                        if id in data.documents:
-                            raise BadRow(f"the id {id!r} occurs twice")
-                        data.documents[id] = long_document(
-                            id, _text_of(row, "text"), str(row.get("title") or "")
-                        )
-            wanted -= set(data.documents)
+    wanted -= set(data.documents)
+    for file in (path.parent / name for name in _DOCUMENTS):
+        if not wanted or not file.is_file():
+            continue
+        data.files.append(file)
+        for number, row in json_rows(file):
+            with at(f"{file}, line {number}"):
+                id = _identifier(row.get("id"))
+                if id in wanted and id in data.documents:
+                    raise BadRow(f"the id {id!r} occurs twice")
+                if id in wanted:
+                    text, title = _text_of(row, "text"), str(row.get("title") or "")
+                    data.documents[id] = long_document(id, text, title)
+        wanted -= set(data.documents)
     if wanted:
+        name = min(wanted)
+        number = next(n for n, item in enumerate(data.items, 1) if item.document == name)
         raise InputError(
-            f"{path} asks on {sorted(wanted)[0]!r}, which is in none of {', '.join(_BESIDE[::2])} beside it. "
-            "Put its text there (id, title, text), or into the row as 'context'."
+            f"Question {number} names the document {name!r}, which is not in {path.parent}. Put a "
+            "file of this name there, or a row with this id and `text` into documents.jsonl."
         )
 
 
+def _file_document(file: Path, name: str) -> Document:
+    from briefcontext.knowledge.sources.files import open_sources
+    from briefcontext.knowledge.sources.source import only_document, several_documents
+
+    source, *others = open_sources(file)
+    if others:
+        raise several_documents(file)
+    document = only_document(file, source.entries())
+    metadata = {"title": "", **document.metadata, "source_id": name}
+    return Document(id=name, page_content=document.page_content, metadata=metadata)
+
+
 def add_context(data: DataSet, row: dict[str, Any]) -> str:
-    """Keep a long text once, however many questions repeat it, and return its id, made of its SHA-256."""
+    """Keep a long text once, and return its id, which is made from its SHA-256."""
     text = _text_of(row, "context")
     id = f"text-{sha256(text)[:16]}"
     data.documents.setdefault(id, long_document(id, text))
@@ -174,26 +187,22 @@ def add_context(data: DataSet, row: dict[str, Any]) -> str:
 def object_of(value: Any) -> dict[str, Any]:
     """Return `value` if it is an object."""
     if not isinstance(value, dict):
-        raise BadRow(f"an object is needed, not {shown(value)}")
+        raise BadRow(f"a question must be a JSON object, not {shown(value)}")
     return value
 
 
 def _value_of(row: Mapping[str, Any], name: str) -> Any:
-    """Return a value by the first of its names that has one; None where none has."""
     return next((row[column] for column in _NAMES[name] if row.get(column) not in (None, "")), None)
 
 
 def item_of(row: Any, decisions: Mapping[str, str] = {}, **given: Any) -> Item:
-    """Make an item of a row and of values that are given in place of its own.
-
-    `decisions` are its options where it has none.
-    """
+    """Make an item from a row; `given` replaces its values, `decisions` are its default options."""
     row = {**object_of(row), **given}
     kind, answer, document = row.get("type"), _value_of(row, "answer"), _value_of(row, "document")
     answer = None if answer == [] else answer
     question, gold = _value_of(row, "question"), _value_of(row, "gold_ids")
     if not isinstance(question, str) or not question.strip():
-        raise BadRow(f"there is no question in it ({' or '.join(map(repr, _NAMES['question']))})")
+        raise BadRow("it has no `question`. Add its text")
     try:
         checked = check_question(question, _lettered(_value_of(row, "options")) or decisions)
     except InputError as error:
@@ -213,7 +222,7 @@ def item_of(row: Any, decisions: Mapping[str, str] = {}, **given: Any) -> Item:
         options=options,
         answers=answers,
         gold_ids=tuple(dict.fromkeys(map(_identifier, gold))),
-        # BioASQ's ideal answers are summaries, also where there is no type.
+        # BioASQ's ideal answers are summaries, also without a type.
         summary=not options and bool(answers) and (kind == "summary" or answer is None),
         document=None if document is None else _identifier(document),
         group="" if row.get("group") is None else _identifier(row["group"]),
@@ -221,7 +230,6 @@ def item_of(row: Any, decisions: Mapping[str, str] = {}, **given: Any) -> Item:
 
 
 def _text_of(row: Mapping[str, Any], column: str) -> str:
-    """Return a long text, which must not be blank."""
     text = row.get(column)
     if not isinstance(text, str) or not text.strip():
         raise BadRow(f"there is no text in {column!r}")
@@ -229,12 +237,10 @@ def _text_of(row: Mapping[str, Any], column: str) -> str:
 
 
 def _said(answer: Any) -> Any:
-    """Return an answer with yes or no in place of true or false."""
     return answer if not isinstance(answer, bool) else "yes" if answer else "no"
 
 
 def _lettered(options: Any) -> Any:
-    """Return options by letter where they are a list, and numbers among their texts as words."""
     if isinstance(options, list):
         options = {chr(ord("A") + place): text for place, text in enumerate(options)}
     if not isinstance(options, Mapping):
@@ -246,31 +252,26 @@ def _lettered(options: Any) -> Any:
 
 
 def right_letter(answer: Any, options: Mapping[str, str]) -> str:
-    """The letter that `answer` is, or whose option's words it is."""
+    """Return the letter that `answer` is, or whose option has its text."""
     words = _said(answer[0] if isinstance(answer, list) and len(answer) == 1 else answer)
     if isinstance(words, str | int | float):
         words = " ".join(str(words).split()).casefold()
         named = [
             letter for letter, text in options.items() if " ".join(text.split()).casefold() == words
         ]
-        # "C" may be an option's words (vitamin C) as well as a letter: then it is said, not
-        # guessed.
         named = list(dict.fromkeys([*named, *({words.upper()} & options.keys())]))
         if len(named) == 1:
             return named[0]
         if named:
-            raise BadRow(f"the answer {answer!r} fits more than one option")
+            raise BadRow(f"the answer {answer!r} fits more than one option. Give the letter")
     raise BadRow(
-        f"the answer {shown(answer)} is none of the options ({', '.join(options)}), nor the words of one"
+        f"the answer {shown(answer)} is not one of the letters {', '.join(options)} or the text of "
+        "an option. Correct `answer`"
     )
 
 
 def _accepted_texts(answer: Any, *, whole_list: bool = False) -> tuple[str, ...]:
-    """The accepted texts of a free-text answer: a text, alternatives, or lists of synonyms.
-
-    With `whole_list` each accepted text has all elements: with the first synonym of each, with the
-    second, and so on. Else every text is accepted by itself.
-    """
+    """Return the accepted texts of a free answer: a text, alternatives, or lists of synonyms."""
     elements = answer if isinstance(answer, list) else [] if answer is None else [answer]
     groups = [texts for element in elements if (texts := _texts(element))]
     if whole_list:
@@ -287,14 +288,11 @@ def _accepted_texts(answer: Any, *, whole_list: bool = False) -> tuple[str, ...]
 def _texts(element: Any) -> list[str]:
     texts = [_said(text) for text in (element if isinstance(element, list) else [element])]
     if not all(isinstance(text, str | int | float) for text in texts):
-        raise BadRow(
-            f"an answer must be a text, a list of texts or a list of synonyms, not {shown(element)}"
-        )
+        raise BadRow(f"`answer` must be a text or a list of texts, not {shown(element)}")
     return [words for text in texts if (words := str(text).strip())]
 
 
 def _identifier(value: Any) -> str:
-    """An id as a text; it may be a number in the file."""
     if isinstance(value, bool) or not isinstance(value, str | int) or not str(value).strip():
         raise BadRow(f"an id must be a text or a whole number, not {shown(value)}")
     return str(value).strip()

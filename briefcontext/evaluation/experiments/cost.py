@@ -1,7 +1,6 @@
-"""Experiment `cost`: what each method takes for a question, with the tokens really used."""
+"""Experiment `cost`: the tokens of each method for a question."""
 
-from collections.abc import Mapping, Sequence
-from itertools import product
+from collections.abc import Sequence
 from operator import itemgetter
 from statistics import fmean
 from typing import Any
@@ -11,6 +10,7 @@ from briefcontext.evaluation.experiments.integration import RealRankings
 from briefcontext.evaluation.figures.plots import stacked_plot
 from briefcontext.evaluation.methods.method import VANILLA
 from briefcontext.evaluation.runs.progress import Prices
+from briefcontext.evaluation.runs.published import NPJ, SHORT, published_curves
 from briefcontext.evaluation.statistics.comparison import paired
 from briefcontext.evaluation.statistics.tables import (
     METHOD,
@@ -21,6 +21,7 @@ from briefcontext.evaluation.statistics.tables import (
     answered,
     condition_of,
     grouped,
+    percent,
     percent_of,
     reported,
     title_of,
@@ -28,26 +29,21 @@ from briefcontext.evaluation.statistics.tables import (
 )
 
 _STAGES = {"extract": "map", "reduce": "reduce"}
+_INPUTS = {"one_call_input": "Input, one call", "map_input": "Input, map",
+           "reduce_input": "Input, reduce"}  # fmt: skip
 _COSTS: Columns = {
     **METHOD,
     **under("k"),
     **N,
     "Calls": amount_of("calls", ".2f"),
-    "Input, one call": amount_of("one_call_input"),
-    "Input, map": amount_of("map_input"),
-    "Input, reduce": amount_of("reduce_input"),
+    **{head: amount_of(name) for name, head in _INPUTS.items()},
     "Input in all": amount_of("input_tokens"),
     "Output in all": amount_of("output_tokens"),
-    "Input over vanilla's": lambda c: (
-        "–" if c["input_ratio"] is None else f"{c['input_ratio']:.2f}"
-    ),
+    "Input over vanilla's": lambda c: f"{c['input_ratio']:.2f}" if c["input_ratio"] else "–",
 }
 _COSTS_NOTE = (
-    "Means of the tokens that the provider reported (BriefContext's equations 4 and 5 with real figures): vanilla "
-    "takes its one call; BriefContext the sum over its partitions and the reduce call. With "
-    "preflight, questions "
-    "whose rankings agree take one call. Documents that did not fit into one call are read by map "
-    "and reduce."
+    "Means of the tokens that the provider reported. BriefContext's preflight answers in one call "
+    "if the rankings agree. Documents that do not fit into one call are read by map and reduce."
 )
 _PREDICTIONS: Columns = {
     **METHOD,
@@ -63,18 +59,15 @@ _PREDICTIONS: Columns = {
     "Output predicted": amount_of("predicted_output"),
     "Output used": amount_of("output_tokens"),
 }
-_PREDICTED_COSTS = {
+_PREDICTED_COSTS: Columns = {
     "Cost predicted ($)": amount_of("predicted_cost", ".6f"),
     "Cost used ($)": amount_of("cost", ".6f"),
 }
 _PREDICTIONS_NOTE = (
-    "Means for a question. Equation 4 of BriefContext where one call answers, (N_con + N_ins) p_in "
-    "+ N_out p_out; "
-    "equation 5 where M partitions are read, N_con p_in + M N_ins p_in + (M + 1) N_out p_out. "
-    "N_con, N_ins and "
-    "N_out are measured on vanilla's call, the first two by the documents' share of its characters. Equation 5 "
-    "leaves out what the reduce step reads (of it reduce), and takes the map's instructions and replies to be as "
-    "long as vanilla's."
+    "Equation 4 of BriefContext for one call, (N_con + N_ins) p_in + N_out p_out; equation 5 for M "
+    "partitions, N_con p_in + M N_ins p_in + (M + 1) N_out p_out. N_con, N_ins and N_out are those "
+    "of vanilla's call, the first two by the documents' share of its characters. Equation 5 leaves "
+    "out what the reduce step reads."
 )
 _SAVINGS: Columns = {
     **under("k"),
@@ -84,69 +77,80 @@ _SAVINGS: Columns = {
     "Saved": percent_of("saved"),
 }
 _SAVINGS_NOTE = (
-    "In per cent: BriefContext with its preflight against the map-reduce for every question."
+    "In per cent: BriefContext with its preflight against map-reduce for every question."
 )
 
 
 class Cost(RealRankings):
-    """Tokens as they were used, beside what BriefContext's equations 4 and 5 predict, and what the preflight saves."""
+    """Tokens used, as predicted by BriefContext's equations, and saved by the preflight."""
 
     name = "cost"
     title = "Cost"
-    question = (
-        "How many tokens does a question take: one call over all documents, or map and reduce?"
-    )
+    question = "How many tokens does a question take: one call over all documents, or map-reduce?"
     methods = (VANILLA, "briefcontext", "map_reduce")
     ks = (8, 16)
     needs_answers = False
     repeatable = False
 
     def report(self, report: Report) -> None:
-        """Tokens by method and stage, and against vanilla."""
         rows, prices = reported(report.rows), report.config["prices"]
-        costs = cost_of(rows)
+        costs, saved = cost_of(rows), savings(rows, prices)
         report.show("costs", costs, "Tokens for a question", _COSTS, _COSTS_NOTE)
-        columns = (
-            _PREDICTIONS if prices.cost(0, 0) is None else {**_PREDICTIONS, **_PREDICTED_COSTS}
-        )
+        columns = {**_PREDICTIONS, **(_PREDICTED_COSTS if prices.known else {})}
         predicted = predictions(rows, prices)
-        report.show(
-            "predictions",
-            predicted,
-            "Predicted by the equations, and used",
-            columns,
-            _PREDICTIONS_NOTE,
-        )
-        report.show(
-            "savings", savings(rows, prices), "Saved by the preflight", _SAVINGS, _SAVINGS_NOTE
-        )
+        title = "Predicted by the equations, and used"
+        report.show("predictions", predicted, title, columns, _PREDICTIONS_NOTE)
+        report.show("savings", saved, "Saved by the preflight", _SAVINGS, _SAVINGS_NOTE)
         report.scores("that the tokens bought")
-        bar = itemgetter("one_call_input", "map_input", "reduce_input", "output_tokens")
+        named = [
+            (f"{title_of(c['method'])} at k {c['condition'].get('k', 'any')}", c) for c in costs
+        ]
+        for what in ("input", "output"):
+            shown = ", ".join(f"{name} {c[f'{what}_tokens']:,.0f}" for name, c in named)
+            report.sentences.append(f"Mean {what} tokens for a question: {shown or 'none'}.")
+        shown = ", ".join(
+            f"{percent(one['saved'])}% of the {one['what']} at k {one['condition'].get('k')}"
+            for one in saved
+        )
+        report.sentences.append(f"Saved by the preflight, against map-reduce: {shown or 'none'}.")
+        sides = (*_INPUTS, "output_tokens")
+        bars = {
+            f"{title_of(c['method'])}\nk = {c['condition'].get('k', 'any')}": itemgetter(*sides)(c)
+            for c in costs
+        }
+        published = {}
+        for (k, method), own in grouped(
+            published_curves(self.name), lambda each: (each.k, each.method)
+        ).items():
+            given, made = (float(curve.value) for curve in own)
+            one_call = (given, 0.0, 0.0, made) if method == VANILLA else (0.0, given, 0.0, made)
+            published[f"{title_of(method)}\nk = {k} ({SHORT[NPJ]})"] = one_call
         report.draw(
             stacked_plot,
-            {
-                f"{title_of(c['method'])}\nk = {c['condition'].get('k', 'any')}": bar(c)
-                for c in costs
-            },
-            parts=("Input, one call", "Input, map", "Input, reduce", "Output"),
+            {**bars, **published} if bars else {},
+            parts=(*_INPUTS.values(), "Output"),
             x_label="Tokens for a question (mean)",
+            caption=f"n = {len({row['item'] for row in rows})} questions",
+            published=[*published],
+            paper=SHORT[NPJ],
         )
 
 
 def cost_of(rows: Sequence[Row]) -> list[dict[str, Any]]:
-    """Return the mean tokens of a question by method and condition, by stage, and over vanilla's."""
+    """Return the mean tokens of a question by method, condition and stage."""
     found = []
-    for (method, condition), some in grouped(
-        answered(rows), lambda row: (row["method"], condition_of(row))
-    ).items():
+    groups = grouped(answered(rows), lambda row: (row["method"], condition_of(row)))
+    for (method, condition), some in groups.items():
         cost: dict[str, Any] = {"method": method, "condition": dict(condition), "n": len(some)}
-        for stage, side in product(("one_call", "map", "reduce"), ("input", "output")):
-            cost[f"{stage}_{side}"] = fmean(_tokens(row, stage, f"{side}_tokens") for row in some)
+        for stage in ("one_call", "map", "reduce"):
+            for side in ("input", "output"):
+                cost[f"{stage}_{side}"] = fmean(
+                    _tokens(row, stage, f"{side}_tokens") for row in some
+                )
         for name in ("calls", "input_tokens", "output_tokens"):
             cost[name] = fmean(row["usage"][name] for row in some)
-        same = [
-            pair for pair in paired(rows, method, VANILLA) if condition_of(pair[0]) == condition
-        ]
+        pairs = paired(rows, method, VANILLA)
+        same = [pair for pair in pairs if condition_of(pair[0]) == condition]
         own, base = (sum(pair[side]["usage"]["input_tokens"] for pair in same) for side in (0, 1))
         cost["input_ratio"] = own / base if base else None
         found.append(cost)
@@ -154,25 +158,20 @@ def cost_of(rows: Sequence[Row]) -> list[dict[str, Any]]:
 
 
 def predictions(rows: Sequence[Row], prices: Prices) -> list[dict[str, Any]]:
-    """Return what equations 4 and 5 predict for a question beside what it took, by method and condition.
-
-    Means over the questions that vanilla answered under the same condition, whose call gives N_con,
-    N_ins and N_out: the tokens of the documents, of the instructions and of the answer.
-    """
+    """Return the prediction of equations 4 and 5 and the use, by method and condition."""
     found: list[dict[str, Any]] = []
     for name in dict.fromkeys(row["method"] for row in rows):
-        pairs = [
-            pair
-            for pair in paired(rows, name, VANILLA)
-            if not any(row.get("in_parts") for row in pair)
-        ]
-        for condition, some in grouped(pairs, lambda pair: condition_of(pair[0])).items():
+        pairs = paired(rows, name, VANILLA)
+        whole = [pair for pair in pairs if not any(row.get("in_parts") for row in pair)]
+        for condition, some in grouped(whole, lambda pair: condition_of(pair[0])).items():
             each = [_predicted(*pair) for pair in some]
             means = {what: fmean(one[what] for one in each) for what in each[0]}
-            predicted = prices.cost(means["predicted_input"], means["predicted_output"])
-            used = prices.cost(means["input_tokens"], means["output_tokens"])
             head = {"method": name, "condition": dict(condition), "n": len(some)}
-            found.append({**head, **means, "predicted_cost": predicted, "cost": used})
+            costs = {
+                "predicted_cost": prices.cost(means["predicted_input"], means["predicted_output"]),
+                "cost": prices.cost(means["input_tokens"], means["output_tokens"]),
+            }
+            found.append({**head, **means, **costs})
     return found
 
 
@@ -193,38 +192,24 @@ def _predicted(row: Row, vanilla: Row) -> dict[str, float]:
 
 
 def savings(rows: Sequence[Row], prices: Prices) -> list[dict[str, Any]]:
-    """Return what the preflight saves of the map-reduce's tokens, and of its cost where there are prices.
-
-    Over the questions that both answered, by condition: one less the ratio of the sums.
-    """
+    """Return the share of map-reduce's tokens and cost that the preflight saves, by condition."""
     found = []
-    for condition, pairs in grouped(
-        paired(rows, "briefcontext", "map_reduce"), lambda p: condition_of(p[0])
-    ).items():
-        own, whole = ([_spent(pair[side]["usage"], prices) for pair in pairs] for side in (0, 1))
-        for what in own[0]:
-            above, below = ([spent[what] for spent in side] for side in (own, whole))
-            if not sum(below):
-                continue
-            found.append(
-                {
-                    "condition": dict(condition),
-                    "n": len(pairs),
-                    "skip_the_map": fmean(row["route"] != "map_reduce" for row, _ in pairs),
-                    "what": what,
-                    "saved": 1 - sum(above) / sum(below),
-                }
-            )
+    both = paired(rows, "briefcontext", "map_reduce")
+    for condition, pairs in grouped(both, lambda pair: condition_of(pair[0])).items():
+        skipped = fmean(row["route"] != "map_reduce" for row, _ in pairs)
+        head = {"condition": dict(condition), "n": len(pairs), "skip_the_map": skipped}
+        (given, made), (all_given, all_made) = (
+            [sum(pair[side]["usage"][name] for pair in pairs)
+             for name in ("input_tokens", "output_tokens")]
+            for side in (0, 1)
+        )  # fmt: skip
+        sums = {"input tokens": (given, all_given), "output tokens": (made, all_made)}
+        if prices.known:
+            sums["cost"] = (prices.cost(given, made), prices.cost(all_given, all_made))
+        for what, (own, whole) in sums.items():
+            if whole:
+                found.append({**head, "what": what, "saved": 1 - own / whole})
     return found
-
-
-def _spent(usage: Mapping[str, int], prices: Prices) -> dict[str, float]:
-    spent: dict[str, float] = {
-        "input tokens": usage["input_tokens"],
-        "output tokens": usage["output_tokens"],
-    }
-    cost = prices.cost(usage["input_tokens"], usage["output_tokens"])
-    return spent if cost is None else {**spent, "cost": cost}
 
 
 def _tokens(row: Row, stage: str, side: str) -> int:

@@ -1,4 +1,4 @@
-"""What an experiment is: conditions, the documents of each, and the tables that come of the rows."""
+"""The parts of an experiment: conditions, the documents of each, and the report of the rows."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -17,14 +17,22 @@ from briefcontext.evaluation.statistics.comparison import (
     comparison_tables,
 )
 from briefcontext.evaluation.statistics.tables import (
+    SCORE_NAMES,
     Cell,
     Columns,
     Record,
     Row,
     Table,
+    by_metric,
     cells,
     cells_tables,
+    label_of,
+    p_value,
+    percent,
+    pivoted,
+    title_of,
     titled_by_metric,
+    with_interval,
 )
 
 Condition = Mapping[str, Any]
@@ -32,40 +40,39 @@ Condition = Mapping[str, Any]
 
 
 class Report:
-    """The figures of a run: what its summary keeps, and the tables, drawings and remarks that show it.
+    """The results of a run: the values for its summary, sentences, tables, figures and remarks.
 
     Args:
         rows: of items.jsonl.
-        config: the run's, with its folder, prices, and whether it is a simulation.
-        drawings: what names a drawing's files, without their suffix; None where none is to be made.
+        config: the run's, with its folder, prices, and `simulation`.
+        title: of the experiment, for its figures.
+        drawings: path of the figures without suffix; None for no figures.
     """
 
     def __init__(
-        self, rows: Sequence[Row], config: Mapping[str, Any], drawings: Path | None
+        self, rows: Sequence[Row], config: Mapping[str, Any], title: str, drawings: Path | None
     ) -> None:
-        self.rows, self.config, self.seed, self._drawings = (
-            rows,
-            config,
-            int(config["seed"]),
-            drawings,
-        )
+        self.rows, self.config, self.seed = rows, config, int(config["seed"])
+        self._title, self._drawings = title, drawings
         self.summary: dict[str, Any] = {}
+        self.sentences: list[str] = []
+        """The findings, for the top of the report."""
         self.tables: list[Table] = []
         self.figures: list[Path] = []
-        """Their paths, without a suffix."""
+        """Paths without a suffix."""
         self.remarks: list[str] = []
 
     def add(self, name: str, found: Any, tables: Iterable[Table]) -> None:
-        """Keep figures under a name, and show them in tables."""
+        """Keep values under a name, and show them in tables."""
         self.summary[name] = found
         self.tables += tables
 
     def show(
-        self, name: str, found: Sequence[Record], title: str, columns: Columns, note: str
+        self, name: str, found: Sequence[Record], title: str, columns: Columns, *notes: str
     ) -> None:
-        """Keep figures under a name, and show them, if there are any, in a table, or in one for each metric."""
+        """Keep records under a name, and show them in a table for each metric."""
         groups = titled_by_metric(title, found)
-        self.add(name, found, (Table.of(heading, some, columns, note) for heading, some in groups))
+        self.add(name, found, (Table.of(head, some, columns, *notes) for head, some in groups))
 
     def scores(self, title: str, name: str = "cells", by: Sequence[str] = ()) -> list[Cell]:
         """Score each method and condition, and return the scores; `by` is that of `cells`."""
@@ -75,13 +82,45 @@ class Report:
 
     def tests(
         self, title: str = VERSUS_VANILLA, name: str = "comparisons", by: Sequence[str] = ()
-    ) -> None:
+    ) -> list[Comparison]:
         """Test each method against vanilla; `by` is that of `compare_methods`."""
-        self.compare(name, compare_methods(self.rows, seed=self.seed, by=by), title)
+        return self.compare(name, compare_methods(self.rows, seed=self.seed, by=by), title)
 
-    def compare(self, name: str, found: Sequence[Comparison], title: str = VERSUS_VANILLA) -> None:
-        """Keep comparisons under a name, and show them in tables."""
+    def compare(
+        self, name: str, found: list[Comparison], title: str = VERSUS_VANILLA
+    ) -> list[Comparison]:
+        """Keep comparisons under a name, show them in tables, and return them."""
         self.add(name, found, comparison_tables(found, title))
+        return found
+
+    def pivot(
+        self,
+        name: str,
+        found: Sequence[Record],
+        title: str,
+        across: str,
+        show: Callable[[Record], str],
+        *notes: str,
+    ) -> None:
+        """Keep records under a name, and show them with a column for each value of a condition."""
+        groups = titled_by_metric(title, found)
+        tables = (pivoted(head, some, across, show, *notes) for head, some in groups)
+        self.add(name, found, tables)
+
+    def say_scores(self, found: Sequence[Cell]) -> None:
+        """State the scores of cells as a sentence."""
+        for metric, some in by_metric(one for one in found if "score" in one).items():
+            shown = [f"{_named(one)} {percent(one['score'])}% (n = {one['n']})" for one in some]
+            self.sentences.append(f"{SCORE_NAMES[metric]}: {', '.join(shown)}.")
+
+    def say_differences(self, found: Sequence[Comparison], what: str = "minus vanilla RAG") -> None:
+        """State differences with their intervals and corrected p-values."""
+        shown = []
+        for one in found:
+            difference = with_interval(one["difference"], one["low"], one["high"], "+.1f")
+            shown.append(f"{_named(one)} {difference} (p {p_value(one['p_holm'])} by Holm)")
+        if shown:
+            self.sentences.append(f"Percentage points, {what}: {', '.join(shown)}.")
 
     def draw(
         self, plot: Callable[..., list[Path]], data: Any, *, suffix: str = "", **style: Any
@@ -89,31 +128,34 @@ class Report:
         """Draw data by one of the plots, unless no figures are wanted."""
         if self._drawings is not None:
             path = self._drawings.with_name(self._drawings.name + suffix)
-            self.figures += plot(data, path, simulated=self.config["simulation"], **style)
+            style = {"title": self._title, "simulated": self.config["simulation"], **style}
+            self.figures += plot(data, path, **style)
+
+
+def _named(one: Record) -> str:
+    condition = label_of(one["condition"])
+    return f"{title_of(one['method'])}{f' at {condition}' if condition else ''}"
 
 
 class Experiment(ABC):
-    """An experiment on a model. It says what is asked; the runner asks."""
+    """An experiment on a model. It defines what is asked; the runner asks."""
 
     name: ClassVar[str]
     title: ClassVar[str]
     question: ClassVar[str]
-    """What it is to find out, in one sentence."""
     methods: ClassVar[tuple[str, ...]]
-    """Those that are compared unless told otherwise."""
     ks: ClassVar[tuple[int, ...]]
-    """Numbers of documents unless told otherwise."""
     needs_key: ClassVar[bool] = False
-    """Whether it can only take questions whose key documents are in the corpus."""
+    """True if a question needs a key document in the corpus."""
     needs_answers: ClassVar[bool] = True
-    """Whether it can only take questions with an answer key, because it compares scores."""
+    """True if a question needs an answer key, because scores are compared."""
     real_rankings: ClassVar[bool] = False
-    """Whether the ranking is the corpus's own, so that there is a fused one beside it."""
+    """True if the ranking is the corpus's own; then there is also a fused one."""
     force_choice: ClassVar[bool] = True
     per_class: ClassVar[int | None] = None
     """Questions of each answer that the paper draws; None for all questions."""
     repeatable: ClassVar[bool] = True
-    """Whether its figures are scores, which can be averaged over repeats."""
+    """True if the results are scores, which can be averaged over repeats."""
 
     @abstractmethod
     def conditions(self, ks: Sequence[int]) -> list[Condition]:
@@ -125,39 +167,41 @@ class Experiment(ABC):
 
     @abstractmethod
     def base_reading(self, item: Item) -> Reading:
-        """Return what does not depend on the condition: the key documents, or the whole document."""
+        """Return the parts that do not depend on the condition: key documents, whole document."""
 
     @abstractmethod
     def report(self, report: Report) -> None:
-        """Add to the report what the experiment makes of the rows."""
+        """Add the experiment's results to the report."""
+
+    def applies(self, item: Item, condition: Condition) -> bool:
+        """Return False for a condition that a question cannot be asked under."""
+        return True
 
     def drawn(self, items: Sequence[Item], seed: int) -> tuple[list[Item], str | None]:
-        """Draw the questions that the paper would, and say how; all of them where the paper draws none.
+        """Draw the paper's sample, and describe it.
 
-        All are taken, too, where an answer of a data set has fewer questions than the paper draws,
-        or there are questions without options.
+        Returns all questions if the paper draws none, an answer has too few questions, or there are
+        questions without options.
         """
         if self.per_class is not None and all(item.options and item.answers for item in items):
             words = f"{self.per_class} questions of each answer, as in the paper"
-            with suppress(InputError):  # an answer has fewer
+            with suppress(InputError):
                 return balanced_sample(items, self.per_class, seed), words
         return list(items), None
 
     def short(self, item: Item) -> bool:
-        """Return whether an answer has to be short, because it is compared with others word by word."""
+        """Return True if an answer must be short, because it is compared word by word."""
         return bool(item.answers) and not item.options and not item.summary
 
     def left_out(self, item: Item, *, oracle: bool) -> str | None:
-        """Say why a question cannot be used; None when it can."""
-        return "has no answer key" if self.needs_answers and not item.answers else None
+        """Return the reason why a question cannot be used, and what to do; None if it can."""
+        if self.needs_answers and not item.answers:
+            return f"has no answer key; the experiment {self.name} needs one. Add `answer`."
+        return None
 
 
 class OnCorpus(Experiment):
-    """An experiment whose documents are the passages of a knowledge base.
-
-    Args:
-        seed: of what is drawn at random.
-    """
+    """An experiment whose documents are the passages of a knowledge base."""
 
     def __init__(self, corpus: Corpus, seed: int) -> None:
         self.corpus, self.seed = corpus, seed
@@ -168,5 +212,8 @@ class OnCorpus(Experiment):
     def left_out(self, item: Item, *, oracle: bool) -> str | None:
         reason = super().left_out(item, oracle=oracle)
         if reason is None and (self.needs_key or oracle) and not self.corpus.key_documents(item):
-            return "has no key document in the knowledge base"
+            return (
+                "has no key document in the knowledge base. Add `gold_ids`: ids of its passages "
+                "or sources."
+            )
         return reason

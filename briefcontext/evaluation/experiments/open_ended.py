@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from scipy import stats
+from statsmodels.stats import inter_rater  # type: ignore[import-untyped]
 
-from briefcontext.errors import needing
 from briefcontext.evaluation.data_sets.data_set import Item
 from briefcontext.evaluation.experiments.experiment import Report
 from briefcontext.evaluation.experiments.integration import RealRankings
+from briefcontext.evaluation.figures.plots import WIN_TIE_LOSE_COLOURS, stacked_plot
 from briefcontext.evaluation.judging.pairs import (
     UNPARSED,
     Verdict,
@@ -24,14 +24,10 @@ from briefcontext.evaluation.judging.pairs import (
     write_sheets,
 )
 from briefcontext.evaluation.methods.method import VANILLA
+from briefcontext.evaluation.runs.published import NPJ, PUBLISHED, SHORT
 from briefcontext.evaluation.runs.results import is_simulated
 from briefcontext.evaluation.statistics.comparison import correct
-from briefcontext.evaluation.statistics.inference import (
-    AUC_RESAMPLES,
-    CONFIDENCE,
-    mcnemar_exact,
-    wilson,
-)
+from briefcontext.evaluation.statistics.inference import mcnemar_exact, wilson
 from briefcontext.evaluation.statistics.tables import (
     P_VALUES,
     WIN_TIE_LOSE,
@@ -50,33 +46,35 @@ from briefcontext.evaluation.statistics.tables import (
 )
 
 OUTCOMES = ("win", "tie", "lose")
+
+
+def _shares(one: Record) -> str:
+    return " / ".join(percent(one[name] / one["n"] if one["n"] else None) for name in OUTCOMES)
+
+
 _VERDICTS: Columns = {
     "Rater": itemgetter("rater"),
     **N,
     **WIN_TIE_LOSE,
-    "In per cent": lambda c: " / ".join(
-        percent(c[name] / c["n"] if c["n"] else None) for name in OUTCOMES
-    ),
+    "In per cent": _shares,
     "Preferred [95% CI]": interval_of("share"),
     **P_VALUES,
-    "Unparsed": itemgetter("unparsed"),
+    "No clear verdict": itemgetter("unclear"),
     "Unknown pairs": itemgetter("unknown_pairs"),
 }
 _VERDICTS_NOTE = (
-    "p by an exact sign test without the ties. A model judge is asked in both orders, and what it "
-    "says "
-    "differently in the two counts as a tie. Where a reply of its states no verdict (unparsed), "
-    "the pair is no "
-    "part of n."
+    "Identical answers are ties and are not given to raters. p: exact sign test without the ties. "
+    "No clear verdict: a model judge, asked in both orders, contradicted itself (a tie) or stated "
+    "no verdict (not in n)."
 )
 
 
 class OpenEnded(RealRankings):
-    """Pairs of answers, blinded and shuffled by the seed, as a sheet and a page; verdicts are taken in later."""
+    """Pairs of answers, blinded and shuffled by the seed; verdicts are read back later."""
 
     name = "open_ended"
     title = "Open questions in pairs"
-    question = "Which of two answers to an open question do raters prefer, without knowing which method wrote it?"
+    question = "Which of two answers do raters prefer, without knowing which method wrote it?"
     methods = (VANILLA, "briefcontext")
     ks = (16,)
     force_choice = False
@@ -84,44 +82,73 @@ class OpenEnded(RealRankings):
     repeatable = False
 
     def short(self, item: Item) -> bool:
-        """Leave answers as long as they are: nobody compares them word by word."""
         return False
 
     def left_out(self, item: Item, *, oracle: bool) -> str | None:
-        """Leave multiple choice out."""
-        return "is multiple choice" if item.options else super().left_out(item, oracle=oracle)
+        if item.options:
+            return (
+                "is multiple choice; the experiment open_ended takes free questions. Remove "
+                "`options`, or use another experiment."
+            )
+        return super().left_out(item, oracle=oracle)
 
     def report(self, report: Report) -> None:
-        """Write the sheets, and count what verdicts there are."""
-        config = report.config
+        config, folder = report.config, Path(report.config["folder"])
         first, second = config["methods"]
-        folder = Path(config["folder"])
-        pairs = make_pairs(report.rows, first, second, report.seed)
-        # A judge that is simulated makes no figure a result, but the answers are what they are.
+        pairs, identical = make_pairs(report.rows, first, second, report.seed)
+        # The judge has no part in the answers.
         write_sheets(folder, pairs, simulated=is_simulated({**config, "judges": []}))
-        report.summary["pairs"] = len(pairs)
+        report.summary |= {"pairs": len(pairs), "identical": identical}
+        report.sentences.append(
+            f"Pairs: {len(pairs) + identical}; identical answers, counted as ties: {identical}; "
+            f"for raters, in pairs.csv and pairs.html: {len(pairs)}."
+        )
         report.remarks.append(
-            f"Pairs for raters, in pairs.csv and on the page pairs.html: {len(pairs)}. Which "
-            f"answer is whose "
-            "is in key.json: keep it from them. Take their verdicts in with --verdicts FILE."
+            "key.json says which method wrote which answer: keep it from the raters. Read their "
+            "verdicts back with --verdicts FILE."
         )
         verdicts, key = kept_verdicts(folder), read_key(folder)
-        counted = count_verdicts(verdicts, key, second)
+        counted = count_verdicts(verdicts, key, second, identical)
         versus = f"{title_of(second)} against {title_of(first)}"
         report.show("verdicts", counted, versus, _VERDICTS, _VERDICTS_NOTE)
-        if changed := sum(count["changed"] for count in counted):
+        for one in counted:
+            report.sentences.append(
+                f"{one['rater']}: win / tie / lose {_shares(one)}%, n = {one['n']} (the paper: "
+                "29.2 / 58.3 / 12.5%, n = 48)."
+            )
+        changed = sum(count["changed"] for count in counted)
+        if changed:
             report.remarks.append(
-                f"Verdicts that differ from an earlier one of the same rater on the same pair: "
-                f"{changed}; the later "
-                "one counts. Were these two people, give each a name of their own in the column "
-                "rater."
+                f"Verdicts that replace an earlier one of the rater on the pair: {changed}. If "
+                "these are two people, give each a name in the column rater."
             )
         people = [count["rater"] for count in counted if not is_judge(count["rater"])]
         said = outcomes_of([v for v in verdicts if v.rater in people], key, second)
         if len(people) > 1 and said:
-            agreed = _agreed(said, people, report.seed)
+            agreed = _agreed(said, people, identical)
             report.add("consensus", agreed, [_consensus_table(agreed, versus)])
-        # Raters judge, and no key does: a question that has one is counted with the others.
+        bars = {
+            one["rater"]: [100 * one[name] / one["n"] for name in OUTCOMES]
+            for one in counted
+            if one["n"]
+        }
+        paper = {
+            f"three experts\n({SHORT[NPJ]})": [
+                float(one.value) for one in PUBLISHED if one.experiment == self.name
+            ]
+        }
+        report.draw(
+            stacked_plot,
+            {**bars, **paper} if bars else {},
+            parts=[name.capitalize() for name in OUTCOMES],
+            x_label=f"Verdicts (%), {versus}",
+            caption=f"n = {', '.join(str(one['n']) for one in counted)} pairs",
+            colours=WIN_TIE_LOSE_COLOURS,
+            published=[*paper],
+            paper=f"{SHORT[NPJ]}, n = 48",
+            percent=True,
+        )
+        # Raters judge, so an answer key is not used.
         used = cells([{**row, "metric": "none"} for row in report.rows], seed=report.seed)
         report.add("cells", used, [cells_table("What was used", used)])
 
@@ -129,7 +156,7 @@ class OpenEnded(RealRankings):
 def outcomes_of(
     verdicts: Sequence[Verdict], key: Mapping[str, Mapping[str, str]], preferred: str
 ) -> dict[str, dict[str, str]]:
-    """Return win, tie or lose for the preferred method, by rater, by pair of the key; a later verdict counts."""
+    """Return win, tie or lose for the preferred method, by pair and rater; later verdicts count."""
     found: dict[str, dict[str, str]] = {}
     for verdict in verdicts:
         if verdict.pair in key and verdict.verdict != UNPARSED:
@@ -140,36 +167,28 @@ def outcomes_of(
 
 
 def count_verdicts(
-    verdicts: Sequence[Verdict], key: Mapping[str, Mapping[str, str]], preferred: str
+    verdicts: Sequence[Verdict],
+    key: Mapping[str, Mapping[str, str]],
+    preferred: str,
+    identical: int = 0,
 ) -> list[dict[str, Any]]:
-    """Count, for each rater, how often a method's answer was preferred to the other's.
-
-    Verdicts that could not be read, and those on pairs that the key does not know, are counted
-    apart; of two on the same pair the later one counts. A sign test (exact McNemar on wins and
-    losses), corrected by Holm over the raters.
-    """
+    """Count, for each rater, how often a method's answer was preferred to the other's."""
     found: list[dict[str, Any]] = []
     for rater, given in grouped(verdicts, lambda verdict: verdict.rater).items():
-        said = [
-            [verdict.verdict for verdict in own]
-            for own in grouped(given, lambda verdict: verdict.pair).values()
-        ]
+        by_pair = grouped(given, lambda verdict: verdict.pair).values()
         names = [by_rater[rater] for by_rater in outcomes_of(given, key, preferred).values()]
-        counts = {name: names.count(name) for name in OUTCOMES}
-        low, high = wilson(counts["win"], len(names)) if names else (None, None)
+        counts = _counts(names, identical)
+        last = [own[-1] for own in by_pair]
+        pairs = [pair for own in by_pair for pair in pairwise(own)]
         found.append(
             {
                 "rater": rater,
-                "n": len(names),
                 **counts,
-                "share": counts["win"] / len(names) if names else None,
-                "low": low,
-                "high": high,
-                "unparsed": sum(words[-1] == UNPARSED for words in said),
+                "share": counts["win"] / counts["n"] if counts["n"] else None,
+                **(wilson(counts["win"], counts["n"])._asdict() if counts["n"] else {}),
+                "unclear": sum(is_judge(rater) and bool(verdict.comment) for verdict in last),
                 "unknown_pairs": len({verdict.pair for verdict in given} - key.keys()),
-                "changed": sum(
-                    one != next_one for words in said for one, next_one in pairwise(words)
-                ),
+                "changed": sum(one.verdict != other.verdict for one, other in pairs),
                 "p": mcnemar_exact(counts["win"], counts["lose"]),
             }
         )
@@ -177,26 +196,22 @@ def count_verdicts(
     return found
 
 
+def _counts(outcomes: Sequence[str], identical: int) -> dict[str, int]:
+    counts = {name: outcomes.count(name) for name in OUTCOMES}
+    counts["tie"] += identical
+    return {"n": len(outcomes) + identical, **counts}
+
+
 def _agreed(
-    said: Mapping[str, Mapping[str, str]], people: Sequence[str], seed: int
+    said: Mapping[str, Mapping[str, str]], people: Sequence[str], identical: int
 ) -> dict[str, Any]:
-    """Count what more than half of the people say of each pair, and how far they agree."""
-    outcomes = list(consensus(said).values())
-    counts, n = {name: outcomes.count(name) for name in OUTCOMES}, len(outcomes)
-    return {
-        "n": n,
-        **counts,
-        **{
-            f"{name}_interval": {**wilson(count, n)._asdict(), "n": n}
-            for name, count in counts.items()
-        },
-        "p": mcnemar_exact(counts["win"], counts["lose"]),
-        "agreement": agreement(said, people, seed=seed),
-    }
+    counts = _counts(list(consensus(said).values()), identical)
+    p = mcnemar_exact(counts["win"], counts["lose"])
+    return {**counts, "p": p, "agreement": agreement(said, people)}
 
 
 def consensus(outcomes: Mapping[str, Mapping[str, str]]) -> dict[str, str]:
-    """Return for each pair the outcome that more than half of its raters gave; a tie where there is none."""
+    """Return for each pair the outcome that more than half of its raters gave, or else a tie."""
     found = {}
     for pair, by_rater in outcomes.items():
         outcome, count = Counter(by_rater.values()).most_common(1)[0]
@@ -205,73 +220,45 @@ def consensus(outcomes: Mapping[str, Mapping[str, str]]) -> dict[str, str]:
 
 
 def agreement(
-    outcomes: Mapping[str, Mapping[str, str]], raters: Sequence[str], *, seed: int
+    outcomes: Mapping[str, Mapping[str, str]], raters: Sequence[str]
 ) -> dict[str, Any] | None:
-    """Return how far raters agree beyond chance, on the pairs that all of them judged; None where there is none.
+    """Return how far raters agree beyond chance, on the pairs that all of them judged.
 
-    Cohen's kappa of two raters with its 95% interval, or Fleiss' of more; None where all verdicts
-    are alike, and chance cannot be told from agreement. The interval of Cohen's is statsmodels'; of
-    Fleiss', for which it has none, a percentile bootstrap over the pairs.
+    Cohen's kappa of two raters with its 95% interval, or Fleiss' of more, by statsmodels. Its value
+    is None if all verdicts are equal.
     """
-    with needing("experiments", "Experiments need statsmodels"):
-        from statsmodels.stats import inter_rater  # type: ignore[import-untyped]
-    judged = [[OUTCOMES.index(by_rater[rater]) for rater in raters]
-              for by_rater in outcomes.values() if all(rater in by_rater for rater in raters)]  # fmt: skip
+    judged = [
+        [OUTCOMES.index(by_rater[rater]) for rater in raters]
+        for by_rater in outcomes.values()
+        if all(rater in by_rater for rater in raters)
+    ]
     if len(raters) < 2 or not judged:
         return None
-    name = "Cohen's kappa" if len(raters) == 2 else "Fleiss' kappa"
-    found = {
-        "name": name,
-        "raters": len(raters),
-        "pairs": len(judged),
-        "kappa": None,
-        "low": None,
-        "high": None,
-    }
-    codes = np.array(judged)
+    codes, two = np.array(judged), len(raters) == 2
+    name = "Cohen's kappa" if two else "Fleiss' kappa"
+    found = {"name": name, "raters": len(raters), "pairs": len(judged), "kappa": None}
     if len(np.unique(codes)) == 1:
         return found
-    if len(raters) == 2:
-        with np.errstate(
-            invalid="ignore"
-        ):  # where a rater's verdicts are all alike, its test divides 0 by 0
-            cohens = inter_rater.cohens_kappa(inter_rater.to_table(codes, len(OUTCOMES))[0])
-        return {
-            **found,
-            "kappa": float(cohens.kappa),
-            "low": float(cohens.kappa_low),
-            "high": float(cohens.kappa_upp),
-        }
-    counts, _ = inter_rater.aggregate_raters(codes, len(OUTCOMES))
-
-    def kappa(places: np.ndarray) -> float:
-        return float(inter_rater.fleiss_kappa(counts[places]))
-
-    with np.errstate(invalid="ignore", divide="ignore"):
-        resampled = stats.bootstrap(
-            (np.arange(len(counts)),), kappa, vectorized=False, n_resamples=AUC_RESAMPLES, method="percentile",
-            rng=np.random.default_rng(seed),
-        ).bootstrap_distribution  # fmt: skip
-    # A resample whose verdicts are all alike has no kappa.
-    ends = [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2]
-    low, high = (None, None) if len(counts) < 2 else map(float, np.nanquantile(resampled, ends))
-    return {**found, "kappa": kappa(np.arange(len(counts))), "low": low, "high": high}
+    if not two:
+        counts, _ = inter_rater.aggregate_raters(codes, len(OUTCOMES))
+        return {**found, "kappa": float(inter_rater.fleiss_kappa(counts))}
+    # statsmodels divides 0 by 0 in a test that is not used here.
+    with np.errstate(invalid="ignore"):
+        cohen = inter_rater.cohens_kappa(inter_rater.to_table(codes, len(OUTCOMES))[0])
+    interval = {"low": float(cohen.kappa_low), "high": float(cohen.kappa_upp)}
+    return {**found, "kappa": float(cohen.kappa), **interval}
 
 
 def _consensus_table(agreed: Mapping[str, Any], versus: str) -> Table:
     def share(name: str) -> Callable[[Record], str]:
-        return lambda one: with_interval(
-            one[name] / one["n"], *itemgetter("low", "high")(one[f"{name}_interval"])
-        )
+        return lambda one: with_interval(one[name] / one["n"], *wilson(one[name], one["n"]))
 
-    kappa = agreed["agreement"]
-    note = "No pair was judged by all raters, so that their agreement cannot be told."
+    kappa, note = agreed["agreement"], "No pair was judged by all raters."
     if kappa is not None:
-        shown = "–" if kappa["kappa"] is None else f"{kappa['kappa']:.2f}"
-        span = "" if kappa["low"] is None else f" [{kappa['low']:.2f}, {kappa['high']:.2f}]"
+        value = "–" if kappa["kappa"] is None else f"{kappa['kappa']:.2f}"
+        span = f" [{kappa['low']:.2f}, {kappa['high']:.2f}]" if "low" in kappa else ""
         note = (
-            f"Agreement of {kappa['raters']} raters on the {kappa['pairs']} pairs that all judged: {kappa['name']} "
-            f"{shown}{span}."
+            f"{kappa['name']} of {kappa['raters']} raters on {kappa['pairs']} pairs: {value}{span}."
         )
     return Table.of(
         f"{versus}, consensus of the raters",
@@ -281,6 +268,7 @@ def _consensus_table(agreed: Mapping[str, Any], versus: str) -> Table:
             **{f"{name.capitalize()} [95% CI]": share(name) for name in OUTCOMES},
             "p": lambda one: p_value(one["p"]),
         },
-        "In per cent of the pairs: what more than half of a pair's raters say, and a tie where no verdict has so many. "
-        f"Model judges are not counted. p by an exact sign test without the ties. {note}",
+        "In per cent: the verdict of more than half of a pair's raters, or else a tie; without "
+        "model judges.",
+        note,
     )

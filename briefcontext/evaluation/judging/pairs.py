@@ -1,11 +1,11 @@
-"""Pairs of answers, blinded and shuffled, and verdicts on them: by raters, in files, or by a model, in both orders."""
+"""Pairs of answers, blinded and shuffled, and verdicts on them by raters or by a model."""
 
 import csv
 import io
 import json
 import random
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, astuple, dataclass
 from importlib.resources import files
 from pathlib import Path
@@ -25,27 +25,22 @@ KEY = "key.json"
 SHEET = "pairs.csv"
 PAGE = "pairs.html"
 UNPARSED = "unparsed"
-"""Of a pair of which a model judge said nothing that can be read: no outcome, and counted apart."""
-VERDICTS = {
-    "a": "A",
-    "b": "B",
-    "tie": "tie",
-    "neither": "tie",
-    "both": "tie",
-    "equal": "tie",
-    UNPARSED: UNPARSED,
-}
+"""The verdict on a pair for which a model judge stated none."""
+VERDICTS = {"a": "A", "b": "B", UNPARSED: UNPARSED} | dict.fromkeys(
+    ("tie", "neither", "both", "equal"), "tie"
+)
 _JUDGE = "judge "
-_SAID = re.compile(r"^[\s*_]*verdict[\s*_]*:[\s*_]*(a|b|tie)\b", re.IGNORECASE | re.MULTILINE)
+_STATED = re.compile(r"^[\s*_]*verdict[\s*_]*:[\s*_]*(a|b|tie)\b", re.IGNORECASE | re.MULTILINE)
 _OTHER_SIDE = {"A": "B", "B": "A", "tie": "tie"}
+_HEADS = ("pair", "question", "answer A", "answer B", "verdict (A, B or tie)", "rater", "comment")
 
 
 @dataclass(frozen=True)
 class Pair:
-    """Two answers to a question; which method wrote A and which B is drawn by the seed."""
+    """Two answers to a question; the seed draws which method is A and which is B."""
 
     id: str
-    """Says nothing about question, order or method."""
+    """Reveals neither question nor order nor method."""
     question: str
     a: str
     b: str
@@ -53,21 +48,26 @@ class Pair:
     """A and B to the method's name."""
 
 
-def make_pairs(rows: Sequence[Row], first: str, second: str, seed: int) -> list[Pair]:
-    """Pair the answers of two methods to each question, in an order and on sides that the seed draws."""
-    pairs = []
+def make_pairs(rows: Sequence[Row], first: str, second: str, seed: int) -> tuple[list[Pair], int]:
+    """Pair the answers of two methods to each question, in an order that the seed draws.
+
+    Returns the pairs for raters, and the number of pairs whose answers are identical but for blanks
+    and case.
+    """
+    pairs, identical = [], 0
     for one, other in paired(rows, first, second):
+        if len({" ".join(str(row["text"]).casefold().split()) for row in (one, other)}) == 1:
+            identical += 1
+            continue
         name = f"{seed}\0{one['id']}\0{other['id']}"
         a, b = (other, one) if random.Random(name).random() < 0.5 else (one, other)
-        said = [str(row["text"]) or "(no answer)" for row in (a, b)]
-        of = {"A": str(a["method"]), "B": str(b["method"])}
-        # Of the words, too: verdicts on another run's answers to the same questions are none on
-        # these.
-        pairs.append(
-            Pair(sha256("\0".join([name, *said]))[:10], one["question"], said[0], said[1], of)
-        )
+        texts = [str(row["text"]) or "(no answer)" for row in (a, b)]
+        methods = {"A": str(a["method"]), "B": str(b["method"])}
+        # The id depends on the texts, so that verdicts on another run's answers do not fit.
+        id = sha256("\0".join([name, *texts]))[:10]
+        pairs.append(Pair(id, one["question"], texts[0], texts[1], methods))
     random.Random(seed).shuffle(pairs)
-    return pairs
+    return pairs, identical
 
 
 def read_key(folder: Path) -> dict[str, dict[str, str]]:
@@ -77,116 +77,91 @@ def read_key(folder: Path) -> dict[str, dict[str, str]]:
 
 
 def write_sheets(folder: Path, pairs: Sequence[Pair], *, simulated: bool) -> None:
-    """Write the sheet for raters, the page for raters, and the key that they do not get."""
-    write_whole(
-        folder / KEY, json.dumps({pair.id: dict(pair.methods) for pair in pairs}, indent=2) + "\n"
-    )
-    lines = io.StringIO()
-    writer = csv.writer(lines)
-    writer.writerow(
-        ["pair", "question", "answer A", "answer B", "verdict (A, B or tie)", "rater", "comment"]
-    )
-    writer.writerows(
-        [pair.id, *map(_cell, (pair.question, pair.a, pair.b)), "", "", ""] for pair in pairs
-    )
-    write_whole(folder / SHEET, lines.getvalue())
-    shown = [
-        {**asdict(pair), "number": number, "count": len(pairs)}
-        for number, pair in enumerate(pairs, 1)
-    ]
+    """Write the sheet and the page for raters, and the key that they do not get."""
+    key = {pair.id: dict(pair.methods) for pair in pairs}
+    write_whole(folder / KEY, json.dumps(key, indent=2) + "\n")
+    texts = [[pair.id, *map(_cell, (pair.question, pair.a, pair.b)), "", "", ""] for pair in pairs]
+    write_whole(folder / SHEET, _csv(_HEADS, texts))
+    numbered = enumerate(pairs, 1)
+    shown = [{**asdict(pair), "number": n, "count": len(pairs)} for n, pair in numbered]
     page = (files(__package__) / PAGE).read_text(encoding="utf-8")
     write_whole(folder / PAGE, render(page, {"pairs": shown, "simulated": simulated}))
 
 
 def _cell(text: str) -> str:
-    """Keep a spreadsheet from reading words as a formula."""
     return f"'{text}" if text.lstrip()[:1] in ("=", "+", "-", "@") else text
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """A rater's verdict on a pair."""
+    """A rater's verdict on a pair: A, B, tie or unparsed."""
 
     pair: str
     verdict: str
-    """A, B or tie; or unparsed."""
     rater: str
     comment: str = ""
 
 
 def _read(file: Path, unnamed: str = "") -> list[Verdict]:
-    """Read the filled-in sheet, or what the page saves; `unnamed` is the rater of rows that name none.
-
-    Rows without a verdict are left out.
-    """
+    """Read a filled-in sheet, or the file that the page saves; rows without a verdict are left out."""
     try:
         text = file.read_text(encoding="utf-8-sig")
-        # Where a comma marks decimals, spreadsheets part columns by semicolons.
+        # Spreadsheets separate columns by semicolons if a comma marks decimals.
         mark = max(";\t,", key=text.partition("\n")[0].count)
         rows = list(csv.DictReader(io.StringIO(text), delimiter=mark))
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise InputError(f"{file} cannot be read: {error}. Give a CSV file in UTF-8.") from error
     found = []
     for number, row in enumerate(rows, 2):
-        said = next(
-            (str(value or "") for name, value in row.items() if str(name).startswith("verdict")),
-            None,
-        )
-        if said is None or "pair" not in row:
+        stated = [value for name, value in row.items() if str(name).startswith("verdict")]
+        if not stated or "pair" not in row:
             raise InputError(
-                f"{file} has no columns 'pair' and 'verdict'. Give the sheet, or what the page saved."
+                f"{file} has no columns 'pair' and 'verdict'. Give the sheet, or the page's file."
             )
-        if not said.strip():
+        word = str(stated[0] or "").strip()
+        if not word:
             continue
-        if (verdict := VERDICTS.get(said.strip().casefold())) is None:
-            raise InputError(f"{file}, line {number}: the verdict is {said!r}. Write A, B or tie.")
-        pair, rater, comment = (
-            (row.get(name) or "").strip() for name in ("pair", "rater", "comment")
-        )
-        found.append(Verdict(pair, verdict, rater or unnamed, comment))
+        verdict = VERDICTS.get(word.casefold())
+        if verdict is None:
+            raise InputError(f"{file}, line {number}: the verdict is {word!r}. Write A, B or tie.")
+        values = [(row.get(name) or "").strip() for name in ("pair", "rater", "comment")]
+        found.append(Verdict(values[0], verdict, values[1] or unnamed, values[2]))
     return found
 
 
 def import_verdicts(folder: Path, file: Path) -> int:
-    """Take a rater's file into a run's folder beside those that are there, and return how many verdicts it holds.
+    """Copy a rater's file into a run's folder, and return the number of its verdicts.
 
-    It is the filled-in sheet, or what the page saves, with columns parted by commas, semicolons or
-    tabs. A rater who gives no name is called as the file is. The same verdicts are kept once,
-    whatever their file is called. Raters without a name whose files are called alike are told
-    apart.
-
-    Raises:
-        InputError: it cannot be read, has no such columns, a verdict that is none, or none on a
-            pair of this run.
+    A rater without a name is called by the file's name. The same verdicts are kept once. Raises
+    InputError if the file cannot be read or has no verdict on a pair of this run.
     """
-    said, there = _read(file), _files(folder)
-    if not read_key(folder).keys() & {verdict.pair for verdict in said}:
+    verdicts, kept = _read(file), _files(folder)
+    if not read_key(folder).keys() & {verdict.pair for verdict in verdicts}:
         raise InputError(
-            f"{file} holds no verdict on a pair of this run. Give the file that belongs to its "
-            f"sheet."
+            f"{file} has no verdict on a pair of this run. Give the file that belongs to its sheet."
         )
-    digest, name = sha256(_csv(said))[:12], file.stem
-    if not any(kept.stem.endswith(f"-{digest}") or kept.samefile(file) for kept in there):
+    digest, name = sha256(_verdicts_csv(verdicts))[:12], file.stem
+    if not any(old.stem.endswith(f"-{digest}") or old.samefile(file) for old in kept):
         if any(verdict.rater == name for verdict in kept_verdicts(folder)):
             name = f"{name} ({digest[:4]})"
-        write_whole(folder / f"verdicts-{len(there) + 1:03}-{digest}.csv", _csv(_read(file, name)))
-    return len(said)
+        copy = folder / f"verdicts-{len(kept) + 1:03}-{digest}.csv"
+        write_whole(copy, _verdicts_csv(_read(file, name)))
+    return len(verdicts)
 
 
 def judge_pairs(
     folder: Path, pairs: Sequence[Pair], models: RunModels, name: str, settings: Settings
-) -> int:
-    """Ask a model about every pair in both orders; what it says differently in the two counts as a tie.
+) -> None:
+    """Ask a model about every pair in both orders, and keep its verdicts in the run's folder.
 
-    Where a reply states no verdict, the pair has none. The verdicts are kept in the run's folder in
-    place of what the model said before. Returns how many pairs it judged differently in the two
-    orders, or gave no verdict on; raises ModelError where a call failed for good.
+    A verdict that depends on the order is a tie with a comment; without a verdict in a reply the
+    pair has none. Raises ModelError if a call failed for good.
     """
 
     async def ask(pair: Pair, first: str, second: str) -> str:
         question = Question(text=pair.question, options={})
-        words = await models.ask("judge", question, settings.budget(), first=first, second=second)
-        found = _SAID.findall(words)
+        reply = await models.ask("judge", question, settings.budget(), first=first, second=second)
+        found = _STATED.findall(reply)
         return VERDICTS[found[-1].casefold()] if found else UNPARSED
 
     async def judged(pair: Pair) -> Verdict:
@@ -194,30 +169,26 @@ def judge_pairs(
         if one == _OTHER_SIDE.get(swapped):
             return Verdict(pair.id, one, f"{_JUDGE}{name}")
         verdict = UNPARSED if UNPARSED in (one, swapped) else "tie"
-        return Verdict(
-            pair.id, verdict, f"{_JUDGE}{name}", f"in this order {one}, in the other {swapped}"
-        )
+        comment = f"in this order {one}, in the other {swapped}"
+        return Verdict(pair.id, verdict, f"{_JUDGE}{name}", comment)
 
     verdicts = wait_for(together(map(judged, pairs)))
-    write_whole(folder / f"verdicts-judge-{sha256(name)[:12]}.csv", _csv(verdicts))
-    return sum(bool(verdict.comment) for verdict in verdicts)
+    write_whole(folder / f"verdicts-judge-{sha256(name)[:12]}.csv", _verdicts_csv(verdicts))
 
 
 def kept_verdicts(folder: Path) -> list[Verdict]:
-    """Return all verdicts that a run keeps, a file after another in the order in which they were taken in."""
+    """Return all verdicts that a run keeps, in the order in which the files were imported."""
     return [verdict for file in _files(folder) for verdict in _read(file, file.stem)]
 
 
 def judges(folder: Path) -> list[str]:
     """Return the names of the models that judged a run's answers."""
-    raters = dict.fromkeys(
-        verdict.rater for verdict in kept_verdicts(folder) if is_judge(verdict.rater)
-    )
-    return [rater.removeprefix(_JUDGE) for rater in raters]
+    raters = dict.fromkeys(verdict.rater for verdict in kept_verdicts(folder))
+    return [rater.removeprefix(_JUDGE) for rater in raters if is_judge(rater)]
 
 
 def is_judge(rater: str) -> bool:
-    """Return whether a rater is a model."""
+    """Return True if a rater is a model."""
     return rater.startswith(_JUDGE)
 
 
@@ -225,9 +196,11 @@ def _files(folder: Path) -> list[Path]:
     return sorted(folder.glob("verdicts-*.csv"))
 
 
-def _csv(verdicts: Sequence[Verdict]) -> str:
+def _verdicts_csv(verdicts: Sequence[Verdict]) -> str:
+    return _csv(("pair", "verdict", "rater", "comment"), map(astuple, verdicts))
+
+
+def _csv(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     lines = io.StringIO()
-    writer = csv.writer(lines)
-    writer.writerow(["pair", "verdict", "rater", "comment"])
-    writer.writerows(map(astuple, verdicts))
+    csv.writer(lines).writerows([heads, *rows])
     return lines.getvalue()

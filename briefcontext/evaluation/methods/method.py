@@ -1,4 +1,4 @@
-"""The methods that are compared, on one interface: a reading goes in, an outcome comes out."""
+"""The methods that are compared: each turns a reading into an outcome."""
 
 import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -20,24 +20,22 @@ from briefcontext.graphs.nodes import IN_PARTS
 from briefcontext.graphs.settings import IOU, Settings
 
 VANILLA = "vanilla"
-"""The method that the others are tested against."""
 
 
 @dataclass(frozen=True)
 class Reading:
-    """A question with the documents that an experiment puts before every method."""
+    """A question with the documents that every method gets."""
 
     item: Item
     documents: Sequence[Document] = ()
-    """The ranking, best first."""
     retrieved: bool = False
-    """Whether it is the corpus's own, which the graph then retrieves as it does for a user."""
+    """True if it is the corpus's own ranking, which the graph then retrieves."""
     fused: Sequence[Document] = ()
-    """The same corpus ranked by reciprocal rank fusion, for `hybrid`; empty where the ranking is synthetic."""
+    """The corpus ranked by reciprocal rank fusion, for `hybrid`."""
     key_documents: Sequence[Document] = ()
-    """The documents that hold the answer, for `oracle`."""
+    """The documents with the answer, for `oracle`."""
     whole: Sequence[Document] = ()
-    """The one long document, for `long_context` and `self_route`."""
+    """The long document, for `long_context` and `self_route`."""
 
 
 @dataclass(frozen=True)
@@ -45,31 +43,25 @@ class Outcome:
     """A method's answer."""
 
     text: str
-    """The answer without what belongs to its form: choice, quotes, citation marks."""
+    """The answer without choice, quotes and citation marks."""
     route: str = ""
     iou: float | None = None
-    """The preflight's overlap."""
     partition_choices: Mapping[str, Sequence[int]] = field(default_factory=dict)
     """Option letter to the partitions that chose it."""
     partitions: int = 0
-    """How many partitions were read; 0 on other routes."""
+    """Number of partitions read; 0 on other routes."""
     partitions_without_choice: int = 0
-    """How many of them stated no choice."""
     truncated: bool = False
-    """Whether something did not fit into the model's window and was left out: a long document's middle, or the
-    passages of the lowest ranks."""
+    """True if text was left out because it did not fit into the model's window."""
     in_parts: bool = False
-    """Whether documents that were to be read in one call did not fit into the window, and were read in parts."""
+    """True if documents did not fit into one call and were read in parts."""
     failed_calls: int = 0
-    """Attempts that failed before the calls succeeded."""
     choice: str | None = None
-    """The letter of the option that it chose."""
     abstained: bool = False
 
 
 HYBRID = Settings.model_fields["retrieval"].default
 Need = Literal["documents", "fused", "key_documents", "whole"]
-"""A field of `Reading`."""
 Run = Callable[[Reading, RunModels, Settings], Awaitable[Outcome]]
 
 _MARKS = re.compile(rf"\s*{MARK}")
@@ -81,24 +73,21 @@ class Method:
 
     name: str
     title: str
-    """As tables and figures call it."""
     need: Need | None
-    """What it reads; None for nothing."""
+    """The documents that it reads, if any."""
     run: Run
     constant: bool = False
-    """Whether it does not see the ranking, so that it is run once for a question and not once for a condition."""
+    """True if it does not see the ranking; it is then run once for a question."""
 
 
 def _graph(kind: Need, **settings: Any) -> Run:
-    """Read with the graph."""
 
     async def run(reading: Reading, models: RunModels, base: Settings) -> Outcome:
         documents = getattr(reading, kind)
-        # A ranking that an experiment made is read as it is, so a retracted article stays in its
-        # place.
+        # An arranged ranking is read as it is, with retracted articles.
         changed = {"top_k": len(documents), "include_retracted": True, **settings}
         changed["verify"] = False
-        # A calibration fits one ranking and k, and a forced route need not be decided.
+        # A calibration fits one ranking and k; a forced route needs none.
         changed |= {} if settings["route"] == "auto" else {"preflight": IOU, "retrieval": HYBRID}
         asked: dict[str, Any] = {
             "question": reading.item.question,
@@ -148,10 +137,7 @@ async def _long_context(reading: Reading, models: RunModels, settings: Settings)
 
 
 async def _self_route(reading: Reading, models: RunModels, settings: Settings) -> Outcome:
-    """Read the passages, and the whole document when the model says that they do not answer (Li et al. 2024).
-
-    Passages that do not fit into the window are left out, those of the lowest ranks first.
-    """
+    """Read the passages, and the whole document if they do not answer (Li et al. 2024)."""
     question, budget = _asked(reading), settings.budget()
     documents = assign_keys(question["text"], reading.documents)
     room = room_for(models.model, budget, models.prompt("self_route", question, documents=""))
@@ -170,10 +156,7 @@ async def _self_route(reading: Reading, models: RunModels, settings: Settings) -
 
 
 def _fitted(whole: Document, question: Question, room: int | None) -> tuple[str, bool]:
-    """Return the document as it stands in the prompt; what exceeds the window is cut out of its middle.
-
-    ∞Bench (Zhang et al. 2024) does the same. The document's end is kept with its beginning.
-    """
+    """Return the document as in the prompt, its middle cut out if it exceeds the window."""
     (keyed,) = assign_keys(question["text"], [whole])
     context = render_documents([keyed])
     if room is None or len(context) <= room:
@@ -234,7 +217,7 @@ METHODS: Mapping[str, Method] = {
 
 
 def methods(names: Sequence[str]) -> list[Method]:
-    """Return methods by their names, each once, or raise InputError where there is none of a name."""
+    """Return methods by their names, each once. Raises InputError for an unknown name."""
     for name in names:
         if name not in METHODS:
             raise InputError(f"There is no method {name!r}. There are: {', '.join(METHODS)}.")

@@ -1,4 +1,4 @@
-"""The models of a run: opened with the run's own store of replies, read by the graph, and traced call by call."""
+"""The models of a run, with its store of replies and a trace of their calls."""
 
 import json
 import re
@@ -30,14 +30,13 @@ from briefcontext.prompts import BUNDLED, Prompts
 from briefcontext.retrievers.ranking_retriever import RankingRetriever
 
 DOCUMENT = re.compile(r'<document key="(\w+)">\n(.*?)\n</document>', re.DOTALL)
-"""A document as it stands in a prompt: its key, and its text."""
 
 SHORT_ANSWER = "Answer in as few words as possible, without an explanation."
-"""Added to a question whose answer is compared word by word, for every method alike, in prompts and nowhere else."""
+"""Added in prompts to a question whose answer is compared word by word, for every method."""
 
 
 class ShortAnswers(Prompts):
-    """The same templates, which ask for answers in few words to some questions. The preflight does not see it."""
+    """The same templates, which ask for short answers to some questions."""
 
     def __init__(self, prompts: Prompts, questions: Collection[str]) -> None:
         self.texts, self._questions = prompts.texts, questions
@@ -54,15 +53,14 @@ class RunModels:
 
     Args:
         model: provider:model, or a chat model.
-        extract_model: another one for the extractions; the same by default.
-        replies: file that keeps every reply; None for a model that costs nothing.
-        prompts: templates of the user's own.
-        short: questions whose answers are to have few words.
-        repeat: which of a run's repeats it serves, from 0; replies to another are never taken for
-            it.
-        retriever: over the corpus whose rankings are read; None where all documents are given.
-        force_choice: Whether multiple choice is answered with a letter even without evidence.
-        kwargs: what the provider's class takes besides, such as the temperature.
+        extract_model: another one for the extractions.
+        replies: file that keeps every reply, if any.
+        prompts: templates.
+        short: questions that need short answers.
+        repeat: number of the repeat, from 0; each has separate replies.
+        retriever: over the corpus whose rankings are read; None if all documents are given.
+        force_choice: answer multiple choice with a letter even without evidence.
+        kwargs: further arguments of the provider's class, such as the temperature.
     """
 
     def __init__(
@@ -89,15 +87,15 @@ class RunModels:
         self.graph: Any = build_graph(reader=reader, retriever=retriever)
 
     def forced(self, question: Question) -> bool:
-        """Return whether the question must be answered with a letter."""
+        """Return True if the question must be answered with a letter."""
         return self.force_choice and bool(question["options"])
 
     def prompt(self, name: str, question: Question, **values: Any) -> list[BaseMessage]:
-        """Return a template with a question and what else it names, as the answering model gets it."""
+        """Return the messages of a template with a question and other values."""
         return self.model.prompts.render(name, question["text"], question["options"], **values)
 
     async def ask(self, name: str, question: Question, budget: CallBudget, **values: Any) -> str:
-        """Ask the answering model once by a template, with retries, and return its words."""
+        """Ask the answering model by a template, and return its reply."""
         return (
             await self.model.ask(Request(name, self.prompt(name, question, **values)), budget)
         ).text
@@ -107,7 +105,7 @@ def _open(
     model: str | BaseChatModel, replies: Path | None, repeat: int, kwargs: dict[str, Any]
 ) -> BaseChatModel:
     chat = open_chat_model(model, **kwargs) if isinstance(model, str) else model
-    # Nobody reads along, and a request that is streamed is not the one that a batch would send.
+    # A streamed request differs from the one that a batch sends.
     chat = without_streaming(chat)
     if replies is None:
         return chat
@@ -118,27 +116,28 @@ def _open(
 
 
 class RunReplies(ReplyCache):
-    """The replies of one model in a run. Its address is no part of a key: a run goes on when its server has moved."""
+    """The replies of one model in a run. A key has no address, so that a server may move."""
 
     def __init__(self, path: Path, model: str, repeat: int = 0) -> None:
         super().__init__(path, model)
         self._repeat = f"repeat {repeat}" if repeat else ""
 
     def _key(self, prompt: str, llm_string: str) -> str:
-        # LangChain writes: the model's serialised form, a line, and the parameters of the call.
+        # LangChain writes the serialised model, a line, and the parameters of the call.
         return super()._key(prompt, llm_string.rpartition("---")[2] + self._repeat)
 
 
 def refuse_unread(extractions: Sequence[Extraction]) -> None:
-    """Raise a `ModelCallError` where a partition was not read."""
-    if failed := [extraction for extraction in extractions if extraction["status"] == "failed"]:
+    """Raise ModelCallError if a partition was not read."""
+    failed = [extraction for extraction in extractions if extraction["status"] == "failed"]
+    if failed:
         raise ModelCallError(
-            f"{len(failed)} of {len(extractions)} partitions failed. The first: {failed[0]['error']}"
+            f"{len(failed)} of {len(extractions)} partitions failed: {failed[0]['error']}"
         )
 
 
 class StrictReader(LLMReader):
-    """A reader that fails where a partition was not read: an experiment measures the method, not what is left of it."""
+    """A reader that fails if a partition was not read."""
 
     async def areduce(
         self,
@@ -147,45 +146,35 @@ class StrictReader(LLMReader):
         extractions: Sequence[Extraction],
         budget: CallBudget,
     ) -> Draft:
-        """Answer from the evidence of the partitions, if it is complete."""
+        """Answer from the evidence of all partitions."""
         refuse_unread(extractions)
         return await super().areduce(question, documents, extractions, budget)
 
 
 class ReplyWantedError(httpx2.ConnectError):
-    """There is no reply yet to a request that waits to be sent in a batch."""
+    """A reply that a batch has still to get."""
 
 
 @dataclass(frozen=True, slots=True)
 class TracedCall:
-    """A request and its reply, whether the reply was fetched now or kept from before."""
+    """A request and its reply, from the model or from the store."""
 
     stage: str
     served_model: str
-    """The model's name as the provider returned it."""
     index: int
-    """The partition's, from 0; 0 where there are no partitions."""
     request_sha256: str
-    """Of model, parameters and prompt: equal requests are asked once in a run."""
+    """Digest of model, parameters and prompt: equal requests are asked once in a run."""
     prompt_sha256: str
-    """Of the prompt's messages."""
     output: str
     input_tokens: int
     context_tokens: int
-    """Those of the input tokens that the documents took, by their share of the prompt's characters."""
+    """Input tokens of the documents, by their share of the prompt's characters."""
     output_tokens: int
-    """Tokens as the provider reported them when the call was made."""
     kept: bool
-    """Whether the reply was there already, so that nothing was asked or paid now."""
 
 
 class CallTrace(BaseCallbackHandler):
-    """Notes the model calls of one answer, with the stage and partition that their metadata name.
-
-    Args:
-        repeat: which of a run's repeats it is, from 0; equal requests of two repeats are two
-            requests.
-    """
+    """The model calls of one answer, with the stage and partition in their metadata."""
 
     raise_error = True
     run_inline = True
@@ -194,11 +183,11 @@ class CallTrace(BaseCallbackHandler):
         self._repeat = f"\0repeat {repeat}" if repeat else ""
         self.calls: list[TracedCall] = []
         self.wanted = False
-        """Whether a reply is wanted that is not there yet."""
+        """True if a batch has still to get a reply."""
         self._asked: dict[UUID, tuple[Mapping[str, Any], str, str, float]] = {}
 
     def ordered(self) -> list[TracedCall]:
-        """Return the calls by stage in order of appearance, and by partition within it."""
+        """Return the calls by stage, in order of appearance, and by partition."""
         stages = list(dict.fromkeys(call.stage for call in self.calls))
         return sorted(self.calls, key=lambda call: (stages.index(call.stage), call.index))
 
@@ -210,7 +199,7 @@ class CallTrace(BaseCallbackHandler):
         run_id: UUID,
         **kwargs: Any,
     ) -> None:
-        """Note what a model is asked."""
+        """Keep the request."""
         parameters = json.dumps(kwargs.get("invocation_params"), sort_keys=True, default=str)
         prompt = "\n".join(message.text for message in messages[0])
         context = sum(len(found[0]) for found in DOCUMENT.finditer(prompt)) / max(1, len(prompt))
@@ -222,7 +211,7 @@ class CallTrace(BaseCallbackHandler):
         )
 
     def on_llm_end(self, response: LLMResult, *, run_id: UUID, **kwargs: Any) -> None:
-        """Note what it said."""
+        """Keep the reply."""
         metadata, parameters, prompt, context = self._asked.pop(run_id)
         for reply in response.generations[0]:
             message = reply.message if isinstance(reply, ChatGeneration) else None
@@ -247,7 +236,7 @@ class CallTrace(BaseCallbackHandler):
             )
 
     def on_llm_error(self, error: BaseException, *, run_id: UUID, **kwargs: Any) -> None:
-        """Note whether a call failed because its reply is still to be fetched."""
+        """Check if a call failed because a batch has still to get its reply."""
         self._asked.pop(run_id, None)
         cause: BaseException | None = error
         while cause is not None:

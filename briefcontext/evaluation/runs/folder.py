@@ -1,4 +1,4 @@
-"""The folder of a run: its configuration, its rows, and what is made of them."""
+"""The folder of a run: its configuration, its rows, and its results."""
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
@@ -19,84 +19,70 @@ SUMMARY = "summary.json"
 REPORT = "report.md"
 REPLIES = "replies.sqlite"
 PROMPTS = "prompts"
-_NOTED = ("versions.", "provenance.", "data_set.spec")
-"""Beginnings of the names of what is noted, and may differ as a run goes on; but for these:"""
+_NOT_COMPARED = ("versions.", "provenance.", "data_set.spec", "data_set.name")
+"""Prefixes of values that may differ when a run is resumed, but for these:"""
 _COMPARED = ("versions.briefcontext", "provenance.encoder_revision")
 
 
 class RunFolder:
     """One run's folder.
 
-    `items.jsonl` is written to as answers come, a row a line; of two rows with the same id the
-    later one counts, and a line that was cut short by a kill is dropped.
+    `items.jsonl` grows by a row an answer. Of two rows with the same id the later one counts; a
+    line that was cut short by a kill is dropped.
     """
 
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
 
     def locked(self) -> AbstractContextManager[object]:
-        """Keep other processes from running here; raise InputError where one does, or the folder cannot be made."""
-        busy = InputError(
-            f"Another process runs in {self.path}. Wait for it, or give another --out."
-        )
+        """Lock the folder. Raises InputError if another process runs here, or it cannot be made."""
+        busy = InputError(f"Another process runs in {self.path}. Wait, or give another --out.")
         try:
             self.path.mkdir(parents=True, exist_ok=True)
             return lock(self.path / "run.lock", busy)
         except OSError as error:
-            raise InputError(
-                f"{self.path} cannot be written to ({error}). Give another --out."
-            ) from error
+            message = f"{self.path} cannot be written to ({error}). Give another --out."
+            raise InputError(message) from error
 
     def claim(self, config: Mapping[str, Any]) -> None:
-        """Take the folder for a configuration, or go on with the run that has the same one: see `check`."""
+        """Take the folder for a configuration, or resume the run that has the same one."""
         if not self.check(config):
             self._write(CONFIG, config)
 
     def check(self, config: Mapping[str, Any]) -> bool:
-        """Return whether the folder holds a run of this configuration, which can go on; if not, it is free.
+        """Return True if the folder has a run of this configuration; False if it is free.
 
-        It is free, too, where a run has got no answer yet: its model's name may have been a wrong
-        one. Where the data lie, what the run was started by, and the versions of other packages are
-        noted and not compared.
-
-        Raises:
-            InputError: the folder holds a run of another configuration, or something else.
+        It is also free if its run has no answer yet. Raises InputError if it has a run of another
+        configuration, or other files.
         """
         if not (self.path / CONFIG).exists():
             if any(self.path.glob("*.jsonl")):
-                raise InputError(
-                    f"{self.path} holds files that no run wrote: there is no {CONFIG}. Give "
-                    f"another --out."
-                )
+                raise InputError(f"{self.path} has files of no run. Give another --out.")
             return False
         before = self.config()
-        rows = [
-            file
-            for file in (self.path / ITEMS, self.path / STUDY_ROWS)
-            if file.exists() and file.stat().st_size
-        ]
-        if "experiment" in before and not rows:
+        files = (self.path / ITEMS, self.path / STUDY_ROWS)
+        answered = any(file.exists() and file.stat().st_size for file in files)
+        if "experiment" in before and not answered:
             return False
-        now = json.loads(json.dumps(config))  # As it would be read: a tuple is a list there.
-        if before.get("experiment") != now["experiment"]:  # All else differs, too.
+        now = json.loads(json.dumps(config))  # Tuples become lists.
+        if before.get("experiment") != now["experiment"]:  # Everything else differs as well.
             before, now = ({"experiment": one.get("experiment")} for one in (before, now))
-        if differences := list(_differences(before, now)):
+        differences = list(_differences(before, now))
+        if differences:
             raise InputError(
-                f"{self.path} holds a run of another configuration ({'; '.join(differences)}). "
-                "Give another --out, or the same settings to go on with it."
+                f"{self.path} has a run of another configuration ({'; '.join(differences)}). "
+                "Give another --out, or the same settings to resume it."
             )
         return True
 
     def config(self) -> dict[str, Any]:
-        """Return the configuration of the run; raise InputError where there is none."""
-        return self._read(CONFIG, f"{self.path} is no run", "Check the path, or restore the file.")
+        """Return the configuration of the run. Raises InputError without one."""
+        return self._read(CONFIG, f"{self.path} has no run", "Check the path, or restore the file.")
 
     def summary(self) -> dict[str, Any]:
-        """Return the summary of the run; raise InputError where it is not finished."""
-        again = (
-            "Check the path, or give the command that began the run again: it goes on from there."
-        )
-        return self._read(SUMMARY, f"{self.path} holds no finished run", again)
+        """Return the summary of the run. Raises InputError if it is not finished."""
+        advice = "Check the path, or repeat the command of the run to resume it."
+        return self._read(SUMMARY, f"{self.path} has no finished run", advice)
 
     def _read(self, name: str, missing: str, advice: str) -> dict[str, Any]:
         if not self.path.is_dir():
@@ -104,8 +90,7 @@ class RunFolder:
         try:
             found: dict[str, Any] = json.loads((self.path / name).read_text(encoding="utf-8"))
         except (OSError, json.JSONDecodeError) as error:
-            why = error.strerror if isinstance(error, OSError) else error
-            raise InputError(f"{missing}: {name} cannot be read ({why}). {advice}") from error
+            raise InputError(f"{missing}: {name} cannot be read ({error}). {advice}") from error
         return found
 
     def rows(self) -> dict[str, Row]:
@@ -113,16 +98,16 @@ class RunFolder:
         return {row["id"]: row for row in json_objects(self.path / ITEMS) if "id" in row}
 
     def append(self, row: Row) -> None:
-        """Add a row; it is with the operating system before this returns."""
+        """Append a row to the file."""
         with (self.path / ITEMS).open("ab") as lines:
             lines.write(json_line(row).encode())
 
     def rewrite(self, rows: Iterable[Row]) -> None:
-        """Write all rows anew, one of each id, in the order given."""
+        """Write all rows again, one of each id, in the given order."""
         write_whole(self.path / ITEMS, "".join(map(json_line, rows)))
 
     def finish(self, report: str, summary: dict[str, Any], rows: str = ITEMS) -> None:
-        """Write the report and the summary, to which the hashes of what it was made of are added."""
+        """Write the report and the summary, to which the hashes of the files are added."""
         write_whole(self.path / REPORT, report)
         summary["sha256"] = {name: file_sha256(self.path / name) for name in (CONFIG, rows, REPORT)}
         self._write(SUMMARY, summary)
@@ -134,10 +119,9 @@ class RunFolder:
 def _differences(
     before: Mapping[str, Any], now: Mapping[str, Any], within: str = ""
 ) -> Iterator[str]:
-    """Yield what is compared and differs, by names such as `reading.partition_size`."""
     for key in sorted(before.keys() | now.keys()):
-        name, was, is_now = within + key, before.get(key), now.get(key)
-        if isinstance(was, dict) and isinstance(is_now, dict):
-            yield from _differences(was, is_now, f"{name}.")
-        elif was != is_now and (name in _COMPARED or not name.startswith(_NOTED)):
-            yield f"{name} was {shown(was)} and is {shown(is_now)}"
+        name, old, new = within + key, before.get(key), now.get(key)
+        if isinstance(old, dict) and isinstance(new, dict):
+            yield from _differences(old, new, f"{name}.")
+        elif old != new and (name in _COMPARED or not name.startswith(_NOT_COMPARED)):
+            yield f"{name} was {shown(old)} and is {shown(new)}"

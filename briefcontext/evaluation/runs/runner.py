@@ -40,21 +40,23 @@ class Task:
 def plan(
     items: Sequence[Item],
     methods: Sequence[Method],
-    conditions: Sequence[Condition],
+    experiment: Experiment,
+    ks: Sequence[int],
     *,
     repeats: int = 1,
 ) -> list[list[Task]]:
     """Return the tasks of each question, in order.
 
-    The tasks of a question, also of one that the data set has twice, are done one after another, so
-    that a request that two of them make is asked once.
+    The tasks of a question are done one after another, so that equal requests are asked once.
     """
+    conditions = experiment.conditions(ks)
     tasks = (
         Task(item, method, condition, repeat)
         for item in items
         for method in methods
         for condition in ([{}] if method.constant else conditions)
         for repeat in range(repeats)
+        if not condition or experiment.applies(item, condition)
     )
     return list(grouped(tasks, lambda task: task.item.question).values())
 
@@ -65,7 +67,6 @@ class Runner:
 
     experiment: Experiment
     models: Sequence[RunModels]
-    """One for each repeat."""
     settings: Settings
 
     async def run(
@@ -74,15 +75,14 @@ class Runner:
         done: Collection[str],
         keep: Callable[[Row, CallTrace], None],
     ) -> int:
-        """Get every answer that is not there; return how many wait for a reply that is to be fetched in a batch.
+        """Get the missing answers; return the number that wait for a reply of a batch.
 
-        When one fails for a reason that is not its own, no other is begun, and those under way are
-        kept.
+        After an error that concerns the whole run no other task begins, and those under way finish.
 
         Args:
             plan: the tasks of each question.
-            done: the ids of tasks whose answers are there.
-            keep: takes each row as it comes, with the calls that it took, in one thread.
+            done: the ids of tasks that have an answer.
+            keep: called with each row and its calls, in one thread.
 
         Raises:
             ModelSetupError: the provider refuses all calls.
@@ -105,13 +105,11 @@ class Runner:
                     stopped = True
                     raise
 
-        # All end by themselves: a thread that searches cannot be cancelled, and would die with the
-        # interpreter in the midst of native code, which aborts the process.
+        # Workers are not cancelled: a thread within native code would abort the process at exit.
         await together(work() for _ in range(self.settings.max_concurrent_calls))
         return waiting
 
     async def _answer(self, task: Task) -> tuple[Row | None, CallTrace]:
-        """Return the row of a task, or None when a reply is still to be fetched in a batch."""
         arrange = partial(self.experiment.arrange, condition=task.condition)
         reading = await asyncio.to_thread(
             arrange if task.condition else self.experiment.base_reading, task.item
@@ -124,9 +122,8 @@ class Runner:
         try:
             outcome = await RunnableLambda(run).ainvoke(reading, {"callbacks": [trace]})
         except ModelCallError as error:
-            return None if trace.wanted else _row(
-                task, trace, status="failed", error=str(error)
-            ), trace
+            failed = _row(task, trace, status="failed", error=str(error))
+            return None if trace.wanted else failed, trace
         documents = [str(document.id) for document in reading.documents]
         keys = {str(document.id) for document in reading.key_documents}
         places = [place for place, id in enumerate(documents) if id in keys]
@@ -160,31 +157,25 @@ def _row(task: Task, trace: CallTrace, **values: Any) -> Row:
 
 
 def _scored(item: Item, outcome: Outcome, trace: CallTrace) -> Mapping[str, Any]:
-    """Score an answer, if its question has a key.
-
-    The choice is the one that the method made, and is not read out of its words again. What names
-    no option is an outcome of its own, and counts as wrong.
-    """
+    """Return an answer's values with its score, if its question has a key."""
     values = asdict(outcome)
     choice, abstained = values.pop("choice"), values.pop("abstained")
-    if item.options:
-        if choice is None:
-            word = "abstained" if abstained else "unparsed"
-        else:
-            word = (
-                "answered" if not item.answers else "right" if choice in item.answers else "wrong"
-            )
-        values["choice"] = choice
-        if item.answers:
-            reply = trace.calls[-1].output if trace.calls else ""
-            mirage = mirage_choice(reply, item.options, choice)
-            values |= {
-                "score": float(word == "right"),
-                "mirage_score": float(mirage in item.answers),
-            }
-        return {**values, "outcome": word}
-    if not item.answers:
-        return {**values, "outcome": "abstained" if abstained else "answered"}
-    scored = score_answer("" if abstained else outcome.text, item.answers)
-    word = "abstained" if abstained else "right" if scored.exact_match else "scored"
-    return {**values, "score": scored.f1, "exact_match": scored.exact_match, "outcome": word}
+    if not item.options:
+        if not item.answers:
+            return {**values, "outcome": "abstained" if abstained else "answered"}
+        scored = score_answer("" if abstained else outcome.text, item.answers)
+        word = "abstained" if abstained else "right" if scored.exact_match else "scored"
+        return {**values, "score": scored.f1, "exact_match": scored.exact_match, "outcome": word}
+    values["choice"] = choice
+    if choice is None:
+        word = "abstained" if abstained else "unparsed"
+    elif not item.answers:
+        word = "answered"
+    else:
+        word = "right" if choice in item.answers else "wrong"
+    if item.answers:
+        reply = trace.calls[-1].output if trace.calls else ""
+        mirage = mirage_choice(reply, item.options, choice)
+        values["score"] = float(word == "right")
+        values["mirage_score"] = float(mirage in item.answers)
+    return {**values, "outcome": word}

@@ -1,13 +1,11 @@
 """The settings of a run."""
 
 import json
-import subprocess
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from importlib.metadata import PackageNotFoundError, version
-from pathlib import Path
 from platform import python_version
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -26,8 +24,8 @@ if TYPE_CHECKING:
     from briefcontext.knowledge.encoders import Encoder
 
 _VERSIONED = (
-    "briefcontext", "langchain", "langchain-core", "langchain-openai", "langgraph", "pylance", "numpy", "scipy",
-    "scikit-learn", "statsmodels", "torch", "sentence-transformers",
+    "briefcontext", "langchain", "langchain-core", "langchain-openai", "langgraph", "pylance",
+    "numpy", "scipy", "scikit-learn", "statsmodels", "torch", "sentence-transformers",
 )  # fmt: skip
 _NEEDS = {
     "key_documents": "key documents",
@@ -42,65 +40,53 @@ class RunSettings:
 
     experiment: str
     data_set: str
-    """As `load_data_set` takes it."""
     model: str | BaseChatModel | None = None
     extract_model: str | BaseChatModel | None = None
     knowledge_base: str | Corpus | None = None
-    """A folder, `demo`, or one that is open."""
+    """A folder, `demo`, or an open one."""
     document_encoder: "str | Encoder | None" = None
-    """Encoder of the chunks of long documents; None for OP-RAG's own, bge, where its weights are in the local cache,
-    and else minilm."""
+    """Encoder of the chunks of long documents; by default bge if its weights are in the local
+    cache, else minilm."""
     exact_chunks: bool = False
-    """Whether their chunks end at 128 tokens exactly, as OP-RAG's do, and not at the nearest sentence."""
+    """Cut chunks at 128 tokens exactly, as OP-RAG does, and not at the nearest sentence."""
     methods: tuple[str, ...] = ()
     ks: tuple[int, ...] = ()
     seed: int = 0
     limit: int | None = None
     per_class: int | None = None
     temperature: float | None = 0.0
-    """Of models that are named, None for the provider's own default; a model that is given open keeps its own."""
+    """Of models given by name; None for the provider's default. An open model keeps its own."""
     repeats: int = 1
-    """Times that every question is asked, sampled afresh."""
+    """Times that every question is asked, sampled again each time."""
     rankings: Literal["synthetic", "real"] = "synthetic"
-    """Of the experiment conflict."""
     prices: Prices = field(default_factory=Prices)
     figures: bool = True
     progress: bool = True
-    """Whether to tell of it on standard error."""
     reading: Settings = field(default_factory=lambda: Settings(max_concurrent_calls=8))
-    """How the graph reads: partition size, preflight, limits, retries. A calibrated preflight is for experiments on
-    real rankings."""
+    """Settings of the graph: partition size, preflight, limits, retries."""
 
     @property
     def own_temperature(self) -> float | None:
-        """The temperature that the run sets; None where it is the provider's, or that of a model given open."""
+        """The temperature that the run sets; None if it is the provider's or an open model's."""
         return None if isinstance(self.model, BaseChatModel) else self.temperature
 
 
 def check_settings(
     settings: RunSettings, experiment: type[Experiment], methods: Sequence[Method]
 ) -> None:
-    """Raise InputError where repeats would tell nothing, or the experiment is not for these methods."""
+    """Raise InputError for repeats without effect, or methods that do not fit the experiment."""
     if settings.repeats > 1 and not experiment.repeatable:
         raise InputError(
-            f"Repeats average scores, and the experiment {settings.experiment} counts what becomes "
-            f"of single "
-            "answers. Leave --repeats out."
+            f"The experiment {settings.experiment} counts single answers. Leave --repeats out."
         )
-    if (
-        settings.repeats > 1
-        and settings.own_temperature is not None
-        and settings.own_temperature <= 0
-    ):
+    temperature = settings.own_temperature
+    if settings.repeats > 1 and temperature is not None and temperature <= 0:
         raise InputError(
-            "At temperature 0 a model is asked to say the same each time, so that repeats tell "
-            "nothing. Give "
-            "--temperature, such as 0.7, or a negative one for the provider's own."
+            "At temperature 0 the repeats are equal. Give --temperature, such as 0.7, or a "
+            "negative one for the provider's own."
         )
     if experiment.name == "open_ended" and len(methods) != 2:
-        raise InputError(
-            f"Pairs are made of two methods, and {len(methods)} are given. Name two with --method."
-        )
+        raise InputError(f"Pairs need two methods, got {len(methods)}. Name two with --method.")
     lacking = {"key_documents" if issubclass(experiment, Order) else "whole"}
     if not experiment.real_rankings:
         lacking.add("fused")
@@ -108,30 +94,25 @@ def check_settings(
         if method.need in lacking:
             raise InputError(
                 f"{method.name} reads {_NEEDS[method.need]}, which the experiment "
-                f"{experiment.name} does not have. "
-                "Leave it out."
+                f"{experiment.name} does not have. Leave it out."
             )
 
 
 def given_name(model: str | BaseChatModel | None) -> str | None:
-    """Return the name by which a model was given."""
+    """Return the name of a model that was given by name or open."""
     return model if isinstance(model, str) or model is None else model_name(model)
 
 
 def own_arguments(model: str | BaseChatModel | None) -> Any:
-    """Return what a chat model that was given open is called with; None for one that the run opens."""
-    return (
-        json.loads(json.dumps(model.asdict(), default=str))
-        if isinstance(model, BaseChatModel)
-        else None
-    )
+    """Return the arguments of a model that was given open; None for one that the run opens."""
+    if not isinstance(model, BaseChatModel):
+        return None
+    return json.loads(json.dumps(model.asdict(), default=str))
 
 
 def paper_encoder() -> str:
-    """Return the encoder of OP-RAG, bge, where its weights are in the local cache, and else minilm."""
-    with needing(
-        "encoders", "experiments with dense retrieval need the package sentence-transformers"
-    ):
+    """Return OP-RAG's encoder, bge, if its weights are in the local cache, else minilm."""
+    with needing("encoders", "experiments with dense retrieval need sentence-transformers"):
         from huggingface_hub import try_to_load_from_cache
 
     from briefcontext.knowledge.encoders.sentence_transformer import BGE_MODEL
@@ -139,35 +120,9 @@ def paper_encoder() -> str:
     return "bge" if isinstance(try_to_load_from_cache(BGE_MODEL, "modules.json"), str) else "minilm"
 
 
-def git_commit(file: Path = Path(__file__)) -> str | None:
-    """Return the commit that a file of this package is at, with a mark where the code was changed.
-
-    None where no repository holds the file: a package that is installed within somebody's
-    repository is not of it.
-    """
-    folder, name = file.resolve().parent, file.name
-    try:
-        _, described = (
-            subprocess.run(
-                ["git", "-C", str(folder), *words],
-                capture_output=True,
-                text=True,
-                check=True,
-                timeout=10,
-            )
-            for words in (
-                ["ls-files", "--error-unmatch", name],
-                ["describe", "--always", "--abbrev=40", "--exclude=*", "--dirty=, changed"],
-            )
-        )
-    except (OSError, subprocess.SubprocessError):
-        return None
-    return described.stdout.strip()
-
-
 def provenance(encoder_revision: str) -> dict[str, Any]:
-    """Return what a run was made by: the command, the code's commit, and the revision of the encoder."""
-    return {"command": sys.argv, "git_commit": git_commit(), "encoder_revision": encoder_revision}
+    """Return the command of a run and the revision of the encoder."""
+    return {"command": sys.argv, "encoder_revision": encoder_revision}
 
 
 def versions() -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""Scoring answers: those in free text by exact match and token F1, choices as MIRAGE scores them."""
+"""Scores of free answers by exact match and token F1, and of choices as MIRAGE scores them."""
 
 import re
 import string
@@ -15,21 +15,20 @@ class AnswerScore:
     """The score of an answer against the nearest accepted one."""
 
     exact_match: float
-    """1.0 where the normalised texts are equal, else 0.0."""
+    """1.0 if the normalised texts are equal, else 0.0."""
     f1: float
     """The harmonic mean of the precision and recall of tokens, 0 to 1."""
 
 
 def normalise_answer(text: str) -> str:
-    """Lower case, no ASCII punctuation, no English articles, single blanks, as InfiniteBench's scorer has it."""
+    """Return lower case without punctuation and articles, as InfiniteBench's scorer does."""
     return " ".join(_ARTICLES.sub(" ", text.lower().translate(_PUNCTUATION)).split())
 
 
 def score_answer(output: str, answers: Iterable[str]) -> AnswerScore:
     """Score `output` against the best of the accepted `answers` (Zhang et al. 2024, `qa_f1_score`).
 
-    Without an accepted answer, and where the normalised output or answer is empty, both are 0:
-    nothing was shown to be right.
+    Both scores are 0 without an accepted answer, or if the normalised output or answer is empty.
     """
     output = normalise_answer(output)
     exact, best = 0.0, 0.0
@@ -43,11 +42,10 @@ _CHOICE_LABEL = re.compile(r"\b(?:choice|answer)\b[^\w\n]*:", re.IGNORECASE)
 
 
 def mirage_choice(reply: str, options: Mapping[str, str], settled: str | None) -> str:
-    """Return the letter that MIRAGE's scoring takes a reply for (Xiong et al. 2024): there is always one.
+    """Return the letter that MIRAGE's scoring takes from a reply (Xiong et al. 2024).
 
-    What the reply settles on, where it does; else the first option letter that stands by itself,
-    behind the last "Choice:" or "Answer:" if there is one, and A where there is none. An article
-    ("A trial …") and words such as "B cells" are no letters.
+    The settled choice, if any; else the first separate option letter after the last "Choice:" or
+    "Answer:", and A without one. An article ("A trial") and "B cells" are not letters.
     """
     if settled is not None:
         return settled

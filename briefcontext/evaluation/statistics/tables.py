@@ -10,9 +10,14 @@ from briefcontext.evaluation.methods.method import METHODS
 from briefcontext.evaluation.statistics.inference import bootstrap, wilson
 
 Record = Mapping[str, Any]
-"""What is known of one row of a table: an entry of a list in summary.json."""
+"""One row of a table, as an entry of a list in summary.json."""
 Columns = Mapping[str, Callable[[Any], Any]]
-"""The heads of columns, and what each shows of a record."""
+"""The heads of columns, each with the function that shows its value of a record."""
+Row = dict[str, Any]
+Cell = dict[str, Any]
+"""One method under one condition by one metric: n, score, interval, counts, tokens."""
+Some = TypeVar("Some")
+Key = TypeVar("Key")
 
 
 @dataclass(frozen=True)
@@ -22,22 +27,22 @@ class Table:
     title: str
     columns: Sequence[str]
     rows: Sequence[Sequence[str]]
-    note: str = ""
+    notes: Sequence[str] = ()
 
     @classmethod
-    def of(cls, title: str, records: Iterable[Record], columns: Columns, note: str = "") -> Self:
+    def of(cls, title: str, records: Iterable[Record], columns: Columns, *notes: str) -> Self:
         """Make a row of each record."""
-        return cls(
-            title,
-            list(columns),
-            [[str(show(one)) for show in columns.values()] for one in records],
-            note,
-        )
+        rows = [[str(show(record)) for show in columns.values()] for record in records]
+        return cls(title, list(columns), rows, notes)
 
-    def markdown(self) -> str:
-        """Return the table as Markdown, with its title and note."""
+    def markdown(self, shown: set[str] | None = None) -> str:
+        """Return Markdown with the notes that are not in `shown`, to which they are added."""
+        shown = set() if shown is None else shown
+        notes = [note for note in self.notes if note not in shown]
+        shown.update(notes)
         lines = [f"### {self.title}", "", _line(self.columns), "|" + " --- |" * len(self.columns)]
-        return "\n".join([*lines, *map(_line, self.rows), *(["", self.note] if self.note else [])])
+        lines += map(_line, self.rows)
+        return "\n".join([*lines, "", " ".join(notes)] if notes else lines)
 
 
 def _line(values: Sequence[str]) -> str:
@@ -45,7 +50,7 @@ def _line(values: Sequence[str]) -> str:
 
 
 def title_of(method: str) -> str:
-    """Return what tables call a method."""
+    """Return the name of a method in tables and figures."""
     return METHODS[method].title if method in METHODS else method
 
 
@@ -62,11 +67,15 @@ P_VALUES: Columns = {
 
 def under(*names: str) -> Columns:
     """Return a column for each value of the conditions."""
-    return {name: lambda one, name=name: one["condition"].get(name, "any") for name in names}  # type: ignore[misc]
+
+    def column(name: str) -> Callable[[Record], Any]:
+        return lambda one: one["condition"].get(name, "any")
+
+    return {name: column(name) for name in names}
 
 
 def percent_of(name: str) -> Callable[[Record], str]:
-    """Show a share in per cent; a dash where there is none."""
+    """Show a share in per cent; a dash without one."""
     return lambda one: percent(one.get(name))
 
 
@@ -76,7 +85,7 @@ def interval_of(name: str, form: str = ".1f") -> Callable[[Record], str]:
 
 
 def amount_of(name: str, form: str = ",.1f") -> Callable[[Record], str]:
-    """Show a number; a dash where there is none."""
+    """Show a number; a dash without one."""
     return lambda one: format(one[name], form) if name in one else "–"
 
 
@@ -91,34 +100,25 @@ def percent(share: float | None) -> str:
 
 
 def p_value(value: float | None) -> str:
-    """Write a p-value; a dash where the test has none."""
+    """Write a p-value."""
     return "–" if value is None else "< 0.001" if value < 0.001 else f"{value:.3f}"
 
 
 def with_interval(
     value: float | None, low: float | None, high: float | None, form: str = ".1f"
 ) -> str:
-    """Write a share in per cent with its interval, if there is one."""
+    """Write a share in per cent with its interval."""
     bounds = "–" if low is None or high is None else f"{100 * low:{form}}, {100 * high:{form}}"
     return "–" if value is None else f"{100 * value:{form}} [{bounds}]"
 
 
-Row = dict[str, Any]
-"""One line of items.jsonl."""
-
-Cell = dict[str, Any]
-"""One method under one condition by one metric: n, score, interval, what went wrong, tokens."""
-
-Some = TypeVar("Some")
-Key = TypeVar("Key")
-
 SCORE_NAMES = {"accuracy": "Accuracy", "f1": "F1", "none": "Answers without a key"}
-"""What tables and figures call a metric. Means are never taken over two of them."""
-_BESIDE = {
+"""The metrics' names in tables and figures. No mean is taken over two of them."""
+_SECOND_SCORES = {
     "accuracy": ("MIRAGE", "mirage", "mirage_score"),
     "f1": ("Exact match", "exact_match", "exact_match"),
 }
-"""What stands beside a metric: its column, and its name in cells and in rows."""
+"""A second score for a metric: its column, and its name in cells and in rows."""
 
 
 def grouped(rows: Iterable[Some], key: Callable[[Some], Key]) -> dict[Key, list[Some]]:
@@ -130,52 +130,48 @@ def grouped(rows: Iterable[Some], key: Callable[[Some], Key]) -> dict[Key, list[
 
 
 def condition_of(row: Record, by: Sequence[str] = ()) -> tuple[tuple[str, Any], ...]:
-    """Return a row's condition as a key, of which `dict` makes it again; all its values, or those of `by`."""
+    """Return a row's condition as a hashable key; all its values, or those named in `by`."""
     return tuple((name, value) for name, value in row["condition"].items() if not by or name in by)
 
 
 def answered(rows: Sequence[Row]) -> list[Row]:
-    """Return the rows that the model answered; those whose calls failed say nothing of a method."""
+    """Return the rows whose calls did not fail."""
     return [row for row in rows if row["status"] == "ok"]
 
 
 def reported(rows: Sequence[Row]) -> list[Row]:
-    """Return the rows of all whose calls the provider reported the tokens; where it reports none, a call has 0."""
+    """Return the rows for all of whose calls the provider reported tokens."""
     return [row for row in rows if all(call["input_tokens"] for call in row["calls"])]
 
 
 def scored(rows: Sequence[Row]) -> list[Row]:
-    """Return the answered rows of questions with a key; without one there is nothing to score an answer by."""
+    """Return the answered rows of questions with a key."""
     return [row for row in answered(rows) if row["metric"] != "none"]
 
 
 def by_metric(rows: Iterable[Record]) -> dict[str, list[Any]]:
-    """Return the rows of each metric, in the order of `SCORE_NAMES`; also cells, and records of no metric together."""
+    """Return the rows, cells or comparisons of each metric, in the order of `SCORE_NAMES`."""
     groups = grouped(rows, lambda row: row.get("metric", "none"))
     return {metric: groups[metric] for metric in SCORE_NAMES if metric in groups}
 
 
 def by_method(rows: Sequence[Row], by: Sequence[str] = ()) -> Iterator[tuple[Cell, list[Row]]]:
-    """Yield each metric, method and condition with its rows: metric by metric, in the order of the rows.
-
-    `by` are the condition values to keep apart; none means all.
-    """
+    """Yield each metric, method and condition with its rows."""
     for metric, some in by_metric(rows).items():
-        for (method, condition), own in grouped(
-            some, lambda row: (row["method"], condition_of(row, by))
-        ).items():
+        groups = grouped(some, lambda row: (row["method"], condition_of(row, by)))
+        for (method, condition), own in groups.items():
             yield {"metric": metric, "method": method, "condition": dict(condition)}, own
 
 
 def titled_by_metric(title: str, rows: Iterable[Record]) -> Iterator[tuple[str, list[Any]]]:
-    """Yield a table's title and its rows, for each metric, which is named where there are several."""
+    """Yield the title and the rows of each metric's table."""
     groups = by_metric(rows)
     for metric, some in groups.items():
         yield f"{title}, {SCORE_NAMES[metric]}" if len(groups) > 1 else title, some
 
 
 def question_means(values: Iterable[tuple[str, float]]) -> list[float]:
-    """Return for each question the mean of its values: it has several at positions or in repeats."""
+    """Return the mean of each question's values: it has several at positions or in repeats."""
     return [fmean(value for _, value in some) for some in grouped(values, itemgetter(0)).values()]
 
 
@@ -194,68 +190,76 @@ def _cell(head: Cell, rows: Sequence[Row], seed: int) -> Cell:
         **head,
         "n": len({row["item"] for row in good}),
         "failed": len(rows) - len(good),
-        **{
-            outcome: sum(row["outcome"] == outcome for row in good)
-            for outcome in ("unparsed", "abstained")
-        },
+        **{name: sum(row["outcome"] == name for row in good) for name in _OUTCOMES},
         **{signal: sum(bool(row.get(signal)) for row in good) for signal in _SIGNALS},
     }
-    if good:
-        if metric != "none":
-            scores = question_means((row["item"], float(row["score"])) for row in good)
-            shares = len(scores) == len(good) and metric == "accuracy"
-            low, high = (
-                wilson(round(sum(scores)), len(scores)) if shares else bootstrap(scores, seed=seed)
-            )
-            cell.update(score=fmean(scores), low=low, high=high)
-            _, name, own = _BESIDE[metric]
-            cell[name] = fmean(question_means((row["item"], float(row[own])) for row in good))
-        cell["calls"] = fmean(row["usage"]["calls"] for row in good)
-        if told := reported(good):
-            for name in ("input_tokens", "output_tokens"):
-                cell[name] = fmean(row["usage"][name] for row in told)
+    if not good:
+        return cell
+    if metric != "none":
+        scores = question_means((row["item"], float(row["score"])) for row in good)
+        shares = len(scores) == len(good) and metric == "accuracy"
+        low, high = (
+            wilson(round(sum(scores)), len(scores)) if shares else bootstrap(scores, seed=seed)
+        )
+        _, name, own = _SECOND_SCORES[metric]
+        cell.update(score=fmean(scores), low=low, high=high)
+        cell[name] = fmean(question_means((row["item"], float(row[own])) for row in good))
+    cell["calls"] = fmean(row["usage"]["calls"] for row in good)
+    with_tokens = reported(good)
+    for name in ("input_tokens", "output_tokens") if with_tokens else ():
+        cell[name] = fmean(row["usage"][name] for row in with_tokens)
     return cell
 
 
-def repeat_rows(rows: Sequence[Row]) -> list[dict[str, Any]]:
-    """Return the mean of the repeats' scores and their standard deviation, by metric, method and condition.
-
-    Also on average over the positions of the key document, where there are such.
-    """
-    each = [
-        {**row, "condition": dict(condition)}
-        for row in scored(rows)
-        for condition in dict.fromkeys(
-            (condition_of(row), tuple(v for v in condition_of(row) if v[0] != "position"))
-        )
-    ]
+def repeats_table(rows: Sequence[Row]) -> tuple[list[Cell], Iterator[Table]]:
+    """Return the mean and standard deviation of the repeats' scores, and their tables."""
+    each = []
+    for row in scored(rows):
+        whole = condition_of(row)
+        without_position = tuple(pair for pair in whole if pair[0] != "position")
+        for condition in dict.fromkeys((whole, without_position)):
+            each.append({**row, "condition": dict(condition)})
     found = []
     for head, some in by_method(each):
-        by_repeat = grouped(some, lambda row: row.get("repeat", 0)).values()
         means = [
             fmean(question_means((row["item"], float(row["score"])) for row in own))
-            for own in by_repeat
+            for own in grouped(some, lambda row: row.get("repeat", 0)).values()
         ]
         if len(means) > 1:
             n = len({row["item"] for row in some})
-            found.append(
-                {**head, "n": n, "repeats": len(means), "mean": fmean(means), "sd": stdev(means)}
-            )
-    return found
+            spread = {"repeats": len(means), "mean": fmean(means), "sd": stdev(means)}
+            found.append({**head, "n": n, **spread})
+    columns: Columns = {
+        **METHOD,
+        "Condition": lambda one: label_of(one["condition"]),
+        **N,
+        "Repeats": itemgetter("repeats"),
+        "Mean": percent_of("mean"),
+        "SD": percent_of("sd"),
+    }
+    note = "Mean and standard deviation over the repeats, in per cent; not over the questions."
+    groups = titled_by_metric("Over the repeats", found)
+    return found, (Table.of(title, some, columns, note) for title, some in groups)
 
 
-REPEATS: Columns = {
-    **METHOD,
-    "Condition": lambda one: label_of(one["condition"]),
-    **N,
-    "Repeats": itemgetter("repeats"),
-    "Mean": percent_of("mean"),
-    "SD": percent_of("sd"),
+_OUTCOMES = ("unparsed", "abstained")
+_SIGNALS = {
+    "truncated": "Truncated: text that did not fit into the model's input window was left out.",
+    "in_parts": "In parts: the documents did not fit into one call and were read by map and "
+    "reduce; there a method is not what its name says.",
 }
-REPEATS_NOTE = (
-    "In per cent: the mean over the repeats, each sampled afresh, and the standard deviation "
-    "between them. It "
-    "tells how much the model's sampling matters, and nothing of how much the choice of questions does."
+"""Columns that are shown only if a count is above 0, and their notes."""
+_NOTES = {
+    "accuracy": "In per cent; Wilson's intervals, or a bootstrap's if a question has several "
+    "answers. An answer that settles on no option (unparsed, abstained) counts as wrong. MIRAGE: "
+    "the same answers by that benchmark's score, as in the papers: of several letters the first, "
+    "and A without one.",
+    "f1": "In per cent; bootstrap intervals, none (–) if all scores are equal. Abstained answers "
+    "count as wrong.",
+}
+_COUNTS_NOTE = (
+    "Unparsed, abstained and failed count answers; failed ones are in no mean. Calls and tokens "
+    "are means for one answer."
 )
 
 
@@ -267,52 +271,37 @@ def cells_tables(what: str, found: Sequence[Cell]) -> list[Table]:
     ]
 
 
-_SIGNALS = {
-    "truncated": "Truncated: what did not fit into the model's input window was left out of the prompt. ",
-    "in_parts": "In parts: the documents did not fit, and were read by map and reduce in place of one call; there a "
-    "method is not what its name says: take a larger input window, or fewer documents. ",
-}
-"""What is shown where it occurs, and what it means."""
-_NOTES = {
-    "accuracy": "In per cent, with Wilson's intervals, and by bootstrap over questions that have several answers each. "
-    "Strict: an answer that settles on no option (unparsed, abstained) is part of n and counts as "
-    "wrong. MIRAGE: "
-    "the same answers scored as that benchmark does it, and with it the papers' baselines: of several letters the "
-    "first, and A where there is none. ",
-    "f1": "In per cent; intervals by bootstrap, and none (–) where all scores are alike and resampling cannot tell. "
-    "Abstained answers are part of n and count as wrong. ",
-    "none": "",
-}
-
-
 def cells_table(title: str, found: Sequence[Cell]) -> Table:
     """Make a table of the cells of one metric."""
     metric = found[0]["metric"]
-    head, name, _ = _BESIDE.get(metric, ("", "", ""))
     signals = [signal for signal in _SIGNALS if any(cell[signal] for cell in found)]
-    columns: Columns = {
-        **METHOD,
-        **under(*(name for cell in found for name in cell["condition"])),
-        **N,
-        **(
-            {f"{SCORE_NAMES[metric]} [95% CI]": interval_of("score"), head: percent_of(name)}
-            if head
-            else {}
-        ),
-        **{
-            name.capitalize().replace("_", " "): itemgetter(name)
-            for name in ("unparsed", "abstained", "failed", *signals)
-        },
-        "Calls": amount_of("calls"),
-        "Input tokens": amount_of("input_tokens"),
-        "Output tokens": amount_of("output_tokens"),
-    }
-    return Table.of(
-        title,
-        found,
-        columns,
-        f"{_NOTES[metric]}Unparsed, abstained and failed count answers, of which a question may "
-        f"have several; failed "
-        f"ones are part of no mean. {''.join(_SIGNALS[signal] for signal in signals)}"
-        "Calls and tokens are means for one answer, as the method alone would need them.",
-    )
+    columns = {**METHOD, **under(*(name for cell in found for name in cell["condition"])), **N}
+    if metric != "none":
+        head, name, _ = _SECOND_SCORES[metric]
+        columns[f"{SCORE_NAMES[metric]} [95% CI]"] = interval_of("score")
+        columns[head] = percent_of(name)
+    for name in (*_OUTCOMES, "failed", *signals):
+        columns[name.capitalize().replace("_", " ")] = itemgetter(name)
+    for name in ("calls", "input_tokens", "output_tokens"):
+        columns[name.capitalize().replace("_", " ")] = amount_of(name)
+    notes = [_NOTES[metric]] if metric in _NOTES else []
+    notes += [_COUNTS_NOTE, *(_SIGNALS[signal] for signal in signals)]
+    return Table.of(title, found, columns, *notes)
+
+
+def pivoted(
+    title: str, records: Sequence[Record], across: str, show: Callable[[Record], str], *notes: str
+) -> Table:
+    """Make a table with a column for each value of a condition."""
+    values = list(dict.fromkeys(one["condition"].get(across, "any") for one in records))
+    others = [name for one in records for name in one["condition"] if name != across]
+    names = list(dict.fromkeys(others))
+
+    def head(one: Record) -> tuple[str, ...]:
+        return title_of(one["method"]), *(str(one["condition"].get(n, "any")) for n in names)
+
+    rows = []
+    for own, some in grouped(records, head).items():
+        by_value = {one["condition"].get(across, "any"): show(one) for one in some}
+        rows.append([*own, *(by_value.get(value, "–") for value in values)])
+    return Table(title, ["Method", *names, *(f"{across} {v}" for v in values)], rows, notes)
