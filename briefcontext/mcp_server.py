@@ -228,7 +228,7 @@ async def _answer(given: Any, settings: Settings, ctx: Context[Any, Any]) -> Ans
 def _listed(
     documents: Sequence[Document], limit: int = _MOST, *, none: str = _NONE
 ) -> CallToolResult:
-    """Return as many passages as the limits allow, or the text `none`."""
+    """Return passages within the limits, or the text `none`."""
     passages = [
         describe_passage(document) for document in fitting(documents[:limit], MOST_CHARACTERS)
     ]

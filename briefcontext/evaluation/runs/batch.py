@@ -68,7 +68,7 @@ class Batch:
         }
 
     def export(self) -> list[Path]:
-        """Write the wanted requests to as many files as the limits need, and return these."""
+        """Write the requests to files within the limits of size, and return the files."""
         name = f"requests-{self._stage:03}"
         for old in self._folder.glob(f"{name}*.jsonl"):
             old.unlink()
