@@ -1,12 +1,13 @@
-"""How much time and CPU the graph adds to the model's own, over a map-reduce of M extractions and one reduction.
+"""Time and CPU that the graph adds to the model's own, for M extractions and one reduction.
 
-The model is a server of fixed latency L on loopback, in a process of its own, so that the ideal is
-2 L however many extractions and questions there are, the limit on calls in flight lifted. Beside
-BriefContext stands a bare LangGraph graph of the same shape: documents that are there, M branches
-that each call the same ChatOpenAI with a prompt of the same documents, and a call over what they
-said; no grounding, no limits, no retries, no answer. CPU time is this process's alone.
+The model is a server of fixed latency L on loopback in another process, so the ideal is 2 L for any
+number of extractions and questions; the limit of calls in flight is lifted. The comparison is a
+bare LangGraph graph of the same shape: the documents, M branches that call the same ChatOpenAI with
+a prompt of the same documents, and a call over their replies, without grounding, limits, retries or
+an answer. CPU time is that of this process.
 
-    python benchmarks/fanout.py [--latency 0.2] [--repeat 3] [--questions 1 8 64] [--partitions 4 8 16] [--json FILE]
+    python benchmarks/fanout.py [--latency 0.2] [--repeat 3] [--questions 1 8 64]
+        [--partitions 4 8 16] [--json FILE]
 """
 
 import asyncio
@@ -37,7 +38,7 @@ KEY = re.compile(r'key="(\w+)"|^\[(\w+)\]', re.MULTILINE)
 
 
 def serve(listener: socket.socket, latency: float) -> None:
-    """Answer every chat completion after the same time, by quoting the first document or citing the first evidence."""
+    """Answer each chat completion after a fixed time with a quote or a citation."""
 
     async def connect(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with suppress(asyncio.IncompleteReadError, ConnectionError):
@@ -93,7 +94,7 @@ class _Bare(TypedDict):
 
 
 def bare_graph(chat: ChatOpenAI, documents: list[Document]) -> Any:
-    """Build a graph of the same shape, with nothing in it but the calls."""
+    """Build a graph of the same shape that only makes the calls."""
 
     async def retrieve(state: _Bare) -> dict[str, Any]:
         return {"documents": documents}
@@ -137,7 +138,7 @@ def bare_graph(chat: ChatOpenAI, documents: list[Document]) -> Any:
 def measure(
     runner: asyncio.Runner, url: str, partitions: int, questions: int, *, bare: bool
 ) -> tuple[float, float]:
-    """Return the seconds and CPU seconds that `questions` at once take, each with `partitions` extractions."""
+    """Return the seconds and CPU seconds of concurrent questions."""
     documents = [
         Document(id=f"d{place}", page_content=f"Aspirin was studied in group {place}.")
         for place in range(partitions * DOCUMENTS_A_PARTITION)
@@ -146,7 +147,7 @@ def measure(
         {"question": f"What was studied ({number})?"} for number in range(questions)
     ]
     # LangChain shares a client between models of one address, and its connections belong to one
-    # event loop: the bare graph's is this one, while ours calls models on its own.
+    # event loop. The two graphs use different loops.
     address = f"{url}/{'bare' if bare else 'ours'}"
     chat = ChatOpenAI(model="fixed-latency", base_url=address, api_key="none", max_retries=0)
 
@@ -190,8 +191,7 @@ def main() -> None:
     arguments = parser.parse_args()
 
     listener = socket.create_server(("127.0.0.1", 0), backlog=4096)
-    # Its connections inherit it. Without, a reply's body waits 40 ms until the client has
-    # acknowledged the head.
+    # Connections inherit it. Otherwise a reply's body waits 40 ms for the client's acknowledgement.
     listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     url = f"http://127.0.0.1:{listener.getsockname()[1]}"
     server = multiprocessing.get_context("fork").Process(

@@ -1,11 +1,11 @@
-"""How well questions on one long document are answered from it: Evidence Inference's annotated trial reports.
+"""Answers from one long document: questions on Evidence Inference's annotated trial reports.
 
-For each question: whether a chunk that was retrieved holds an annotated span (chunk hit), whether
-the first excerpt of the passage reader overlaps one (hit@1), whether one of its excerpts does
-(hit@4), and whether the reader abstains, although each of these documents answers its questions
-(wrong abstention).
+For each question: whether a retrieved chunk contains an annotated span (chunk hit), whether the
+first excerpt of the passage reader overlaps one (hit@1), whether one of its excerpts does (hit@4),
+and whether the reader abstains, although every document answers its questions.
 
-    python benchmarks/long_document.py [--data ../shared/data] [--documents 30] [--methods dense hybrid] [--json FILE]
+    python benchmarks/long_document.py [--data ../shared/data] [--documents 30]
+        [--methods dense hybrid] [--json FILE]
 """
 
 import random
@@ -48,7 +48,7 @@ def main() -> None:
         retriever = LongDocumentRetriever.from_document(document, encoder)
         for method in asked.methods:
             searched = retriever_over(retriever, method)
-            ranker = PassageRanker(retriever.term_statistics, encoder.name)
+            ranker = PassageRanker(encoder=encoder.name)
             graph = build_graph(reader=PassageReader(ranker), retriever=searched)
             for question in (question for question in questions if question["doc_id"] == row["id"]):
                 found[method].append(_measured(graph, searched, question))
@@ -65,7 +65,7 @@ def main() -> None:
 
 
 def _measured(graph: Any, retriever: RankingRetriever, question: dict[str, Any]) -> list[bool]:
-    """What came of a question, by `MEASURES`."""
+    """Return the measures of a question, by `MEASURES`."""
     answer = graph.invoke(
         {"question": question["question"]}, context=Settings(route="order_preserving")
     )["answer"]

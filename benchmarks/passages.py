@@ -171,7 +171,7 @@ def sampled(
 
 
 def fit(bases: Sequence[Base], encoder_name: str) -> None:
-    """Fit the weights on the tuned half of the questions of bases, the whole one first, and write them."""
+    """Fit the weights on the tuned half of the questions, and write them."""
     fitted = json.loads(WEIGHTS.read_text())
     for name in (encoder_name, OTHER_ENCODER):
         if name == OTHER_ENCODER and encoder_name != "e5":
@@ -290,7 +290,7 @@ def on_drugs(folder: Path, encoder: Any) -> Row:
 
 
 def on_demo(others: Iterable[Question]) -> list[Row]:
-    """Ask the demo's questions, of which some have no answer in its base, and others, of which next to none has."""
+    """Ask the demo's questions, and others that it can hardly answer."""
     own = [
         Question(row["id"], row["question"], frozenset(row["gold_ids"])) for row in demo_questions()
     ]

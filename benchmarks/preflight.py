@@ -1,18 +1,16 @@
-"""The preflight check: what the overlap and a calibration find, how far that holds elsewhere, and the time it takes.
+"""The preflight check: the overlap and a calibration, their transfer, and their time.
 
-Questions are BioASQ's yes/no questions and PubMedQA's of the split train, over BioASQ's passages,
-PubMedQA's abstracts and abstracts of other collections; the encoder is minilm, with --rankings
-another. The shipped signals were chosen with all of these questions and BioASQ's others (factoid,
-list, summary) in sight; coefficients, regularisation and thresholds never see the questions that
-they are measured on. So these figures flatter a little.
+The questions are BioASQ's yes/no questions and PubMedQA's of the split train, over BioASQ's
+passages, PubMedQA's abstracts and abstracts of other collections; the encoder is minilm, or with
+--rankings another. The shipped signals were chosen on all of these questions and BioASQ's others
+(factoid, list, summary), so these figures flatter a little. Coefficients, regularisation and
+thresholds never see the questions that they are measured on.
 
-- which ranking: hybrid search's 16 documents, whose fused or dense order is compared with BM25's,
-  and the dense ranking's 16, at each overlap that three documents can have. A key document is
-  misplaced below 3 or when it was not retrieved; one call = the share of questions whose rankings
-  agree.
-- nested: IoU and calibrated on the same questions, the calibrated one by nested cross-validation;
-  positives are key documents ranked below 3 (which a map can repair), or those and the ones that
-  were not retrieved.
+- which ranking: the fused or dense order of hybrid search's 16 documents, and the dense ranking's
+  16, compared with BM25's at each possible overlap. A key document is misplaced below 3 or when it
+  was not retrieved; one call = the share of questions whose rankings agree.
+- nested: IoU and calibrated on the same questions, the latter by nested cross-validation. Positives
+  are key documents ranked below 3, or those and the ones that were not retrieved.
 - promised and reached: how often the recall of new questions reaches the target, in simulation.
 - transfer: fitted on one data set and measured on another.
 - latency: milliseconds from retrieved documents to the decision, without encoding and search.
@@ -68,7 +66,7 @@ POSITIVES: tuple[Positive, ...] = ("ranked_below", "misplaced")
 
 
 def measure(data: Path, folder: Path | None, work: Path) -> dict[str, list[Row]]:
-    """All tables by their titles."""
+    """Return all tables by title."""
     items = [
         Item(
             asked.id,
@@ -109,7 +107,7 @@ def measure(data: Path, folder: Path | None, work: Path) -> dict[str, list[Row]]
 
 
 def which_ranking(data: Path, name: str, cache: Path, work: Path) -> list[Row]:
-    """What the overlap with BM25's top 3 finds: of hybrid search's order, of its dense order, of dense search."""
+    """Return the accuracy of the overlap for each compared order."""
     encoder = CachedEncoder(load_encoder(name), cache)
     build_knowledge_base(read_passages(data), work / name, encoder=encoder)  # type: ignore[arg-type]
     asked = [question for question in read_questions(data, "bioasq") if question.kind == "yesno"]
@@ -139,23 +137,31 @@ def which_ranking(data: Path, name: str, cache: Path, work: Path) -> list[Row]:
         if (method, order) == ("dense", "fused"):
             continue
         rows += [
-            {"encoder": name, "search": method, "compared": order, "n": len(pairs), "misplaced": int(misplaced.sum()),
-             "mapped up to": f"{delta:.1f}", "recall": float((overlaps[misplaced] <= delta).mean()),
-             "specificity": float((overlaps[~misplaced] > delta).mean()),
-             "one call": float((overlaps > delta).mean()), "auc": float(roc_auc_score(misplaced, -overlaps))}
+            {
+                "encoder": name,
+                "search": method,
+                "compared": order,
+                "n": len(pairs),
+                "misplaced": int(misplaced.sum()),
+                "mapped up to": f"{delta:.1f}",
+                "recall": float((overlaps[misplaced] <= delta).mean()),
+                "specificity": float((overlaps[~misplaced] > delta).mean()),
+                "one call": float((overlaps > delta).mean()),
+                "auc": float(roc_auc_score(misplaced, -overlaps)),
+            }
             for delta in (0.0, 0.2, 0.5)
-        ]  # fmt: skip
+        ]
     return rows
 
 
 def of_groups(labelled: LabelledQuestions, groups: Iterable[str]) -> LabelledQuestions:
-    """Only the questions of some data sets."""
+    """Return the questions of some data sets."""
     wanted = set(groups)
     return replace(labelled, questions=[q for q in labelled.questions if q.item.group in wanted])
 
 
 def nested(base: KnowledgeBase, at: dict[int, LabelledQuestions]) -> list[Row]:
-    """Both checks on the same questions, as `experiment preflight` has them, where there are enough to fit on."""
+    """Return both checks on the same questions, if there are enough to fit."""
     rows = []
     for labelled, positive in product(at.values(), POSITIVES):
         held_out = None
@@ -172,10 +178,10 @@ def nested(base: KnowledgeBase, at: dict[int, LabelledQuestions]) -> list[Row]:
 def promises(
     labelled: LabelledQuestions, *, fits: int = 200, n: int = 600, fresh: int = 20_000
 ) -> list[Row]:
-    """Fit on simulated questions, and count how often the true recall of new ones reaches the target.
+    """Return how often the recall of new simulated questions reaches the target.
 
-    The signals of either label are drawn from a normal distribution with the mean and covariance
-    that they have among the labelled questions.
+    The signals of either label are drawn from a normal distribution with the mean and covariance of
+    the labelled questions.
     """
     values, labels = labelled.signals, labelled.misplaced
     with_label = {label: values[labels == label] for label in (True, False)}
@@ -228,7 +234,7 @@ def transfer(
 def latency(
     base: KnowledgeBase, questions: Sequence[str], calibration: Calibration, ks: Sequence[int]
 ) -> list[Row]:
-    """Milliseconds of the preflight, from documents that are retrieved to the decision."""
+    """Return the milliseconds of the preflight, from retrieved documents to the decision."""
     vectors = base.encoder.encode_queries(list(questions))
     statistics, settings = base.term_statistics, Settings()
 

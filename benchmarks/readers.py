@@ -55,7 +55,7 @@ def main() -> None:
 
 
 def isolated(case: Callable[..., dict[str, Any]], *arguments: Any) -> dict[str, Any]:
-    """The figures of a case that runs in a new process."""
+    """Return the figures of a case in a new process."""
     with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
         return pool.submit(case, *arguments).result()
 

@@ -1,13 +1,11 @@
-"""What retrieval finds: dense, BM25 and hybrid, on BioASQ's yes/no questions and on PubMedQA.
+"""Accuracy of dense, BM25 and hybrid retrieval on BioASQ's yes/no questions and PubMedQA.
 
-Each is asked with and without distractors. hit@k is the share of questions with at least one gold
-passage among the first k; recall@16 is the mean share of a question's gold passages among the first
-16.
+Each is measured with and without distractors. hit@k is the share of questions with at least one
+gold passage among the first k; recall@16 is the mean share of a question's gold passages among the
+first 16. Encoding 24,000 passages takes half an hour on two cores with minilm, and hours with e5.
 
-How long builds and searches take, and in how much memory, is for `store.py`. In full this encodes
-some 24,000 passages: half an hour on two cores with minilm, hours with e5.
-
-    python benchmarks/retrieval.py [--data ../shared/data] [--encoder e5] [--cache DIR] [--json FILE]
+    python benchmarks/retrieval.py [--data ../shared/data] [--encoder e5] [--cache DIR]
+        [--json FILE]
 """
 
 import statistics
@@ -59,7 +57,7 @@ def quality(
 
 
 def hits(corpus: Corpus, found: list[list[str]]) -> Row:
-    """The measures of what was found, the ids of passages for each question of a corpus."""
+    """Return the measures of the retrieved ids for each question of a corpus."""
     pairs = [(question.gold, ids) for question, ids in zip(corpus.questions, found, strict=True)]
     return {
         **{

@@ -1,6 +1,6 @@
-"""The time from a command to its end: an answer over the demo collection, beside importing LangGraph alone.
+"""Time of a command from start to end: an answer over the demo, and importing LangGraph.
 
-Each command is a process of its own; the rounds take turns, and the median counts.
+Each command runs in a new process; the rounds take turns, and the median counts.
 
     python benchmarks/start.py [--rounds 5] [--json FILE]
 """

@@ -1,26 +1,24 @@
-"""The store at growing sizes: what it costs to build, to hold, to update and to ask, and what that says for PubMed.
+"""Cost of the store at growing sizes, with a projection to PubMed.
 
-Passages are generated, with ready-made vectors of 768 dimensions and a text as long as an
-abstract's, in the layout of NCBI's MedCPT chunks, and go in as those would: by `open_sources` and
-`build_knowledge_base`. Each build, each update and each round of questions runs in a process of its
-own.
+Passages are generated, with ready-made vectors of 768 dimensions and texts as long as an abstract,
+in the layout of NCBI's MedCPT chunks, and are built by `open_sources` and `build_knowledge_base`.
+Each build, update and round of questions runs in a new process.
 
-- build: seconds and CPU-seconds to write, to train and fill the vector index, and for all other
+- build: seconds and CPU seconds to write, to train and fill the vector index, and for all other
   indexes.
-- update: 1,000 records, half of them revised and half new. Readers find them once the update is
-  published; after that the build still removes what no state needs any more.
+- update: 1,000 records, half of them revised and half new. Readers see them once the update is
+  published; then the build removes old states.
 - questions: milliseconds of a search for 16, after the first few; recall is the share of the exact
-  16 nearest that dense search finds. `a tenth` and `a hundredth` are filters (by year, by MeSH
-  heading) that leave so many passages. Memory is the most that the process had resident, Python and
-  all libraries included.
-- small cache: the same questions, where the cache of indexes is as small for the base as the usual
-  one is for PubMed.
-- law: each figure as a + b * g(n), fitted over the sizes by least squares of the relative error,
-  and what it gives for the 23.9 million abstracts of PubMed. `g` is what the work grows by: rows
-  (n), rows that a vector search looks into (n ** 0.6), or rows times partitions that they are
-  compared with (n ** 1.6). Memory grows until the caches are full.
+  16 nearest. `a tenth` and `a hundredth` are filters (by year, by MeSH heading) that keep that
+  share of passages. Memory is the peak of the process, with Python and all libraries.
+- small cache: the same questions with a cache of indexes as small for the base as the usual one is
+  for PubMed.
+- law: each figure as a + b * g(n), fitted by least squares of the relative error, and its value for
+  the 23.9 million abstracts of PubMed. `g` is rows (n), rows that a vector search visits (n **
+  0.6), or rows times partitions (n ** 1.6). Memory grows until the caches are full.
 
-    python benchmarks/store.py [--sizes 10000,100000,1000000] [--questions 200] [--work DIR] [--json FILE]
+    python benchmarks/store.py [--sizes 10000,100000,1000000] [--questions 200] [--work DIR]
+        [--json FILE]
 
 A million passages take 7 GB of disk while it runs, and a quarter of an hour on two cores.
 """
@@ -50,22 +48,22 @@ Row = dict[str, float]
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """One figure of a base, and what it is to be."""
+    """One figure of a base, with its aims."""
 
     name: str
     form: str
     grows: float
-    """The power of the number of passages that its growing part is proportional to."""
+    """The power of the number of passages in its growing part."""
     least: int = 0
-    """The number of passages from which on that holds."""
+    """The smallest size at which the law holds."""
     aims: tuple[tuple[int, float], ...] = ()
-    """At most so much at a number of passages."""
+    """Limits by number of passages."""
     most: float = math.inf
-    """What its growing part can be at most."""
+    """Limit of its growing part."""
 
 
 INDEXED = 20_000
-"""Below, vectors are searched without an index."""
+"""Smallest number of passages with a vector index."""
 MILLION = 1_000_000
 CACHES_GB = (table.INDEX_CACHE_BYTES + table.METADATA_CACHE_BYTES) / 1e9
 SEARCH_AIMS = {
@@ -119,7 +117,7 @@ LEAST_RECALL = 0.98
 
 
 def measure(size: int, questions: list[Question], work: Path) -> Row:
-    """All figures of one base; what was written for it is removed."""
+    """Return all figures of one base, and remove its files."""
     chunks, update, folder = (work / f"{name}-{size}" for name in ("chunks", "update", "base"))
     write_chunks(chunks, size)
     row: Row = {"passages": size, **isolated(measured.build, chunks, folder)}
@@ -147,7 +145,7 @@ def measure(size: int, questions: list[Question], work: Path) -> Row:
 
 
 def law(figure: Figure, rows: list[Row]) -> Callable[[int], float] | None:
-    """`a + b * n ** grows` by the number of passages, neither negative; None where there are too few sizes."""
+    """Return `a + b * n ** grows`, both not negative; None for too few sizes."""
     fitting = [row for row in rows if row["passages"] >= figure.least]
     if len(fitting) < 2:
         return None
@@ -162,7 +160,7 @@ def law(figure: Figure, rows: list[Row]) -> Callable[[int], float] | None:
 
 
 def summary(rows: list[Row]) -> list[dict[str, str]]:
-    """All figures by size, with the law of each, and whether the aims are met."""
+    """Return all figures by size, with the law of each, and whether the aims are met."""
     found = []
     for figure in FIGURES:
         fitted = law(figure, rows)
@@ -218,7 +216,7 @@ def main() -> None:
             rows.append(measure(size, questions, Path(work)))
             figures = summary(rows)
             show(f"The store on {os.cpu_count()} cores; * is the projected figure", figures)
-            # After each size, so that a run that is stopped leaves what it has.
+            # Write after each size, so that a stopped run keeps its figures.
             write(given.json, {"cores": os.cpu_count(), "sizes": rows, "figures": figures})
 
 

@@ -1,12 +1,13 @@
-"""How many input tokens a map-reduce reads against one vanilla call over the same documents.
+"""Input tokens of a map-reduce and of one vanilla call over the same documents.
 
-Questions and abstracts are PubMedQA's; the k abstracts nearest to a question are read by both
-routes, with the prompts as they are. A stand-in for the model quotes the sentences that come near
-the question, up to four from a partition, and counts tokens with a WordPiece tokenizer; it does not
-reason, so no figure here says anything about answers. The paper reports 5496.5 input tokens a
-question for BriefContext and 3066 for vanilla at k = 8: 1.79.
+Questions and abstracts are PubMedQA's. Both routes read the k abstracts nearest to a question, with
+the bundled prompts. A simulated model quotes the sentences close to the question, up to four from a
+partition, and counts tokens with a WordPiece tokenizer. It does not reason, so no figure here says
+anything about answers. The paper reports 5496.5 input tokens a question for BriefContext and 3066
+for vanilla at k = 8: 1.79.
 
-The verification of the answer is counted apart: one more call, which reads each cited passage once.
+The verification of the answer is counted separately: one more call, which reads each cited passage
+once.
 
     python benchmarks/tokens.py [--data ../shared/data] [--questions 50] [--cache DIR] [--json FILE]
 """
@@ -41,11 +42,11 @@ EVIDENCE_KEY = re.compile(r"^\[(\w+)\]", re.MULTILINE)
 SENTENCE = re.compile(r"<sentence number=(\d+)")
 MOST_QUOTES = 4
 LEAST_SIMILARITY = 0.4
-"""Of a quote and the question; 99% of sentences that have nothing to do with a question are below it."""
+"""Smallest similarity of a quote to the question; 99% of unrelated sentences are below it."""
 
 
 class QuotingModel(BaseChatModel):
-    """Quotes the sentences that come near the question, and counts tokens."""
+    """Quotes the sentences close to the question, and counts tokens."""
 
     encoder: Any
 
@@ -111,15 +112,15 @@ class QuotingModel(BaseChatModel):
 
 
 def nearest(documents: list[Document], encoder: Any, folder: Path) -> DenseRetriever:
-    """What finds the documents whose vectors are nearest to a question's."""
+    """Return a retriever of the documents nearest to a question."""
     build_knowledge_base(documents, folder, encoder=encoder)
     return DenseRetriever(knowledge_base=KnowledgeBase.open(folder, encoder=encoder))
 
 
 def measure_tokens(data: Path, most: int, encoder: Any, folder: Path) -> list[Row]:
-    """Mean tokens of a question, by k and the size of partitions."""
+    """Return the mean tokens of a question, by k and partition size."""
     corpus = read_pubmedqa(data)
-    # Nothing but their texts, as the paper has it.
+    # Only the texts, as in the paper.
     documents = [
         Document(id=d.id, page_content=d.page_content, metadata={"title": ""})
         for d in corpus.passages
@@ -154,12 +155,12 @@ def measure_tokens(data: Path, most: int, encoder: Any, folder: Path) -> list[Ro
 
 
 def mean_of(used: list[Mapping[str, Any]], stage: str) -> float:
-    """The mean input tokens of a stage."""
+    """Return the mean input tokens of a stage."""
     return mean([usage["stages"].get(stage, {}) for usage in used], "input_tokens")
 
 
 def mean(used: list[Mapping[str, Any]], what: str) -> float:
-    """The mean of a figure of the questions' usage; it is 0 where it is not told."""
+    """Return the mean of a figure of the questions' usage; 0 if unknown."""
     return statistics.fmean(usage.get(what, 0) for usage in used)
 
 

@@ -1,17 +1,17 @@
-"""Checks of claims against their sources, on pairs of SciFact: a claim of experts and the abstract that it cites.
+"""Verification of claims, on pairs of SciFact: an expert's claim and the cited abstract.
 
-Each claim is verified alone, against its title and abstract, as a sentence of an answer is against
-what it cites. A claim is flagged if it is not judged as supported. Of contradicted claims the more
-are flagged the better, of supported ones the fewer; intervals are Wilson's at 95%. Without --model
-only the figures of claims are compared, as they are in every answer.
+Each claim is verified alone against its title and abstract, as a sentence of an answer is. A claim
+is flagged if it is not judged as supported. More flagged contradicted claims and fewer flagged
+supported ones are better; intervals are Wilson's at 95%. Without --model only the figures of claims
+are compared, as in every answer.
 
     python benchmarks/verify.py [--data ../shared/data] [--model NAME] [--pairs N] [--json FILE]
     python benchmarks/verify.py --model NAME --work DIR --batch export
     python benchmarks/verify.py --model NAME --work DIR --batch import --replies FILE
 
-NAME is a chat model as provider:model, or cross-encoder:NAME. With --batch export the requests are
-written to DIR as a provider's batch of OpenAI's form and none is sent; with --batch import the
-results are read from FILE and measured.
+NAME is a chat model as provider:model, or cross-encoder:NAME. --batch export writes the requests to
+DIR as a provider's batch of OpenAI's form and sends none; --batch import reads the results from
+FILE.
 """
 
 import asyncio
@@ -76,7 +76,7 @@ class FigureCheck:
 
 
 def read_pairs(data: Path, count: int | None) -> list[dict[str, Any]]:
-    """The pairs, or as many of each label, drawn with a fixed seed."""
+    """Return the pairs, or a number of each label, drawn with a fixed seed."""
     with gzip.open(data / "scifact" / "pairs.jsonl.gz", "rt", encoding="utf-8") as file:
         pairs = [json.loads(line) for line in file]
     if count is None:
@@ -106,7 +106,7 @@ async def verify_all(
 
 
 def measure(pairs: Sequence[dict[str, Any]], found: Sequence[Verification]) -> list[Row]:
-    """The verdicts of each label, and the share that is flagged."""
+    """Return the verdicts of each label, and the share that is flagged."""
     rows = []
     for label in LABELS:
         verdicts = Counter(
@@ -131,7 +131,7 @@ def measure(pairs: Sequence[dict[str, Any]], found: Sequence[Verification]) -> l
 
 
 def cost(budget: CallBudget) -> Row:
-    """The calls and tokens."""
+    """Return the calls and tokens."""
     return {
         "calls": len(budget.calls),
         "input tokens": sum(call["input_tokens"] for call in budget.calls),
@@ -140,7 +140,7 @@ def cost(budget: CallBudget) -> Row:
 
 
 def open_verifier(given: Namespace, batch: Batch | None) -> Verifier:
-    """The judge that the options name."""
+    """Return the judge that the options name."""
     if given.model is None:
         return FigureCheck()
     if given.model.startswith(CROSS_ENCODER):
@@ -150,7 +150,7 @@ def open_verifier(given: Namespace, batch: Batch | None) -> Verifier:
         return ModelVerifier(Model(given.model))
     arguments: dict[str, Any] = {"max_retries": 0, **batch.client_arguments()}
     chat = ChatOpenAI(model=given.model.partition(":")[2] or given.model, **arguments)
-    # Whoever answers elsewhere may know no JSON schemas.
+    # The provider of a batch may not support JSON schemas.
     return ModelVerifier(Model(chat, structured_output="prompt"))
 
 

@@ -143,8 +143,10 @@ class Resources:
         if own_retriever is not None:
             return PassageReader(PassageRanker(own_retriever.term_statistics))
         searched = self.collection(settings, progress)
-        named = searched if isinstance(searched, LongDocumentRetriever) else searched.manifest
-        encoder = named.encoder
+        if isinstance(searched, LongDocumentRetriever):
+            # One document does not show which words are rare elsewhere.
+            return PassageReader(PassageRanker(encoder=searched.encoder.name))
+        encoder = searched.manifest.encoder
         return PassageReader(PassageRanker(searched.term_statistics, encoder.name))
 
     def verifier(self, settings: Settings, reader: Reader) -> Verifier | None:

@@ -28,7 +28,7 @@ _UNSAFE_DISTRACTORS = {
     ),
     *("s2:11659421", "s2:13011249", "s2:19384430", "s2:23974474", "s2:26118532", "s2:51817902"),
 }
-"""They share text with a gold passage of BioASQ."""
+"""Passages that share text with a gold passage of BioASQ."""
 _ENCODED_AT_ONCE = 1024
 Spans = list[tuple[int, int]]
 """The offsets of places in a text."""
@@ -36,7 +36,7 @@ Spans = list[tuple[int, int]]
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A question, and the ids of the passages that answer it."""
+    """A question with the ids of the passages that answer it."""
 
     id: str
     text: str
@@ -54,14 +54,14 @@ class Corpus:
     questions: list[Question]
 
     def among(self, distractors: Iterable[Document]) -> "Corpus":
-        """With passages of other collections added."""
+        """Return the corpus with passages of other collections."""
         return replace(
             self, name=f"{self.name} + distractors", passages=[*self.passages, *distractors]
         )
 
 
 def read_bioasq(data: Path) -> Corpus:
-    """The passages of BioASQ, and its yes/no questions."""
+    """Return the passages of BioASQ and its yes/no questions."""
     questions = [
         question for question in read_questions(data, "bioasq") if question.kind == "yesno"
     ]
@@ -69,7 +69,7 @@ def read_bioasq(data: Path) -> Corpus:
 
 
 def read_pubmedqa(data: Path) -> Corpus:
-    """The abstracts of PubMedQA, without their conclusions, and its questions."""
+    """Return the abstracts of PubMedQA, without their conclusions, and its questions."""
     return Corpus(
         "PubMedQA",
         _documents(data / "pubmedqa" / "corpus.jsonl.gz"),
@@ -78,19 +78,19 @@ def read_pubmedqa(data: Path) -> Corpus:
 
 
 def read_distractors(data: Path) -> list[Document]:
-    """Abstracts of other collections, none of which shares text with a gold passage."""
+    """Return abstracts of other collections that share no text with a gold passage."""
     found = _documents(data / "distractors" / "abstracts.jsonl.gz")
     return [passage for passage in found if passage.id not in _UNSAFE_DISTRACTORS]
 
 
 def read_passages(data: Path) -> list[Document]:
-    """All 24,000 passages, each once."""
+    """Return all 24,000 passages, each once."""
     found = [*read_bioasq(data).passages, *read_pubmedqa(data).passages, *read_distractors(data)]
     return list({passage.id: passage for passage in reversed(found)}.values())[::-1]
 
 
 def read_questions(data: Path, name: str) -> list[Question]:
-    """The questions of `bioasq`, of all kinds, or `pubmedqa`; those with the same words share their gold passages."""
+    """Return the questions of `bioasq` (all kinds) or `pubmedqa`, with equal ones merged."""
     rows = list(read_rows(data / name / "queries.jsonl"))
     gold: dict[str, set[str]] = {}
     for row in rows:
@@ -106,7 +106,7 @@ def read_questions(data: Path, name: str) -> list[Question]:
 
 
 def read_rows(path: Path) -> Iterator[dict[str, Any]]:
-    """The rows of a file of JSON lines, which may be compressed."""
+    """Yield the rows of a file of JSON lines, which may be compressed."""
     _check(path)
     with (
         gzip.open(path, "rt", encoding="utf-8")
@@ -117,7 +117,7 @@ def read_rows(path: Path) -> Iterator[dict[str, Any]]:
 
 
 def overlaps(place: tuple[int, int], spans: Spans) -> bool:
-    """Whether a place in a text overlaps one of several."""
+    """Return whether a place in a text overlaps one of several."""
     return any(place[0] < end and start < place[1] for start, end in spans)
 
 
@@ -140,7 +140,7 @@ def _check(path: Path) -> None:
 
 
 class CachedEncoder:
-    """Passes for an encoder, encodes each text once, and keeps the vectors in a file."""
+    """An encoder that encodes each text once and keeps the vectors in a file."""
 
     def __init__(self, encoder: Encoder, folder: Path) -> None:
         self.encoder = encoder

@@ -1,16 +1,13 @@
-"""Generated literature in the layout of NCBI's MedCPT chunks: vectors as hard to search as real ones, with a text each.
+"""Generated literature in the layout of NCBI's MedCPT chunks.
 
-A vector is the sum of a mean, of the centres of the topics that its passage belongs to, from the
-broadest to the narrowest, and of what is its own; each part is normally distributed with one
-decaying spectrum. All levels of topics have the same share, so that a corpus looks alike at every
-size, as real ones do: with few, large topics an index does best when it has as many partitions. A
-question is a passage's vector of which a part is exchanged. The shares were fitted to minilm's
-vectors of real passages and questions: the recall of the same index over both, by the partitions
-looked into, and the similarities of the nearest 1 to 1,000 passages (docs/benchmarks.md).
+A vector is the sum of a mean, of the centres of its topics at each level, and of an own part, each
+normally distributed with one decaying spectrum. All levels have the same share, so a corpus is
+alike at every size, as real ones are. A question is a passage's vector with a part exchanged. The
+shares were fitted to minilm's vectors of real passages and questions: the recall of the same index,
+and the similarities of the nearest 1 to 1,000 passages (docs/benchmarks.md).
 
-A text is words drawn by Zipf's law, about as many as an abstract in PubMed has, some of them again
-and again. A question's words are those of its passage. So the lists of passages by term are as long
-as real ones.
+A text is words drawn by Zipf's law, with the length of an abstract in PubMed. A question has words
+of its passage. So the lists of passages by term are as long as real ones.
 """
 
 import json
@@ -24,27 +21,27 @@ from numpy.typing import NDArray
 
 DIMENSION = 768
 BLOCK = 5_000
-"""Passages that are made, and held in memory, at a time."""
+"""Passages that are generated, and held in memory, at a time."""
 CHUNK = 50_000
 """Passages in a chunk."""
 FIRST_PMID = 10_000_000
 YEARS = range(1975, 2025)
 HEADINGS = 100
-"""A passage has one of so many MeSH headings."""
+"""Number of MeSH headings; a passage has one of them."""
 
 SPECTRUM_POWER, SPECTRUM_CUT = 0.5, 130
-"""The variance along the i-th axis falls as i ** -power * exp(-i / cut), so that vectors of any length are as hard."""
+"""The variance along the i-th axis falls as i ** -power * exp(-i / cut)."""
 MEAN = 0.33
 """Length of the part that all unit vectors share."""
 LEVELS, CHILDREN, TOPICAL = 10, 4, 0.92
-"""Topics below each topic of the level above, and the share of the variance that all levels have, each as much."""
+"""Levels, topics below each topic of the level above, and the levels' share of the variance."""
 CENTRES = 4096
-"""Centres of a level; deeper levels have more topics, of which some share one."""
+"""Centres of a level; topics of deeper levels share them."""
 KEPT = 0.4
-"""The share of its passage's variance that a question keeps."""
+"""Share of its passage's variance that a question keeps."""
 
 TERMS, REPEATS, FUNCTION_WORDS = 96, 58, 51
-"""Of an abstract: different terms, repeats of them, and words that are no terms."""
+"""Different terms of an abstract, their repeats, and other words."""
 VOCABULARY = 400_000
 ZIPF_POWER, ZIPF_SHIFT = 1.15, 9.0
 QUESTION_TERMS = 7
@@ -60,7 +57,7 @@ class Question:
 
 
 class Literature:
-    """As many passages as are wanted, by their numbers: made block by block, each block always the same."""
+    """Passages by number, generated in reproducible blocks."""
 
     def __init__(self, dimension: int = DIMENSION, seed: int = 0) -> None:
         """Another `seed` gives other passages on the same topics."""
@@ -78,14 +75,14 @@ class Literature:
         self._words = [*map(_word, range(VOCABULARY)), *FUNCTIONS.split()]
 
     def vectors(self, block: int) -> NDArray[np.float32]:
-        """The unit vectors (BLOCK, dimension) of a block's passages."""
+        """Return the unit vectors (BLOCK, dimension) of a block's passages."""
         return self._unit(self._passages(block))
 
     def texts(self, block: int) -> Iterator[str]:
-        """The texts of a block's passages."""
+        """Yield the texts of a block's passages."""
         random = self._random(block, 1)
         terms = np.searchsorted(self._zipf, random.random((BLOCK, TERMS)))
-        # A few of its terms are what a text is about.
+        # The topic of a text is a few of its terms.
         again = np.take_along_axis(terms, random.integers(TERMS // 3, size=(BLOCK, REPEATS)), 1)
         functions = VOCABULARY + random.integers(
             len(FUNCTIONS.split()), size=(BLOCK, FUNCTION_WORDS)
@@ -94,7 +91,7 @@ class Literature:
             yield " ".join(map(self._words.__getitem__, row.tolist()))
 
     def questions(self, count: int) -> list[Question]:
-        """Questions about passages of the first block."""
+        """Return questions about passages of the first block."""
         random = self._random(0, 2)
         own = np.float32((1 - KEPT) ** 0.5) * self._normal(random, BLOCK)
         vectors = self._unit(np.float32(KEPT**0.5) * self._passages(0) + own)
@@ -113,7 +110,7 @@ class Literature:
         return random.standard_normal((count, self.dimension), np.float32) * self._deviations
 
     def _passages(self, block: int) -> NDArray[np.float32]:
-        """What is not common to all of a block's passages (BLOCK, dimension)."""
+        """Return the parts of a block's passages (BLOCK, dimension) without the mean."""
         random = self._random(block, 0)
         made = np.float32((1 - TOPICAL) ** 0.5) * self._normal(random, BLOCK)
         topic = np.zeros(BLOCK, np.int64)
@@ -132,7 +129,7 @@ class Literature:
 
 
 def _word(rank: int) -> str:
-    """A word for a rank: another for each, of letters only, and longer for rarer ones."""
+    """Return a word of letters for a rank, longer for rarer ranks."""
     consonants, vowels = "bdfgklmnprstvz", "aiou"
     word = ""
     while rank or not word:
@@ -142,12 +139,12 @@ def _word(rank: int) -> str:
 
 
 def year(number: int) -> int:
-    """The year of a passage."""
+    """Return the year of a passage."""
     return YEARS[number * 7919 % len(YEARS)]
 
 
 def heading(number: int) -> str:
-    """The MeSH heading of a passage."""
+    """Return the MeSH heading of a passage."""
     return f"Heading {number * 104_729 % HEADINGS}"
 
 
@@ -164,7 +161,7 @@ def write_chunks(folder: Path, size: int) -> None:
 
 
 def write_update(folder: Path, size: int, records: int) -> None:
-    """Write a chunk with other texts and vectors: half of them for passages of a base of that size, half new."""
+    """Write a chunk of new texts and vectors, half of them for existing passages."""
     folder.mkdir(parents=True)
     other = Literature(seed=1)
     half = records // 2
@@ -179,7 +176,7 @@ def write_chunk(
     texts: Iterable[str],
     vectors: Iterable[NDArray[np.float32]],
 ) -> None:
-    """Write one chunk's three files; half precision, which a base keeps, makes the vectors' half as large."""
+    """Write one chunk's three files in half precision, as in a base."""
     shape = (len(numbers), DIMENSION)
     held = np.lib.format.open_memmap(folder / f"embeds_chunk_{name}.npy", "w+", np.float16, shape)
     for row, (_, vector) in enumerate(zip(numbers, vectors, strict=False)):
@@ -195,7 +192,7 @@ def write_chunk(
 
 
 def read_vectors(folder: Path, size: int) -> Iterator[tuple[int, NDArray[np.float32]]]:
-    """The vectors in the chunks of `size` passages, some at a time, each time with the number of the first."""
+    """Yield the vectors in the chunks, with the number of the first of each batch."""
     for start in range(0, size, CHUNK):
         held = np.load(folder / f"embeds_chunk_{start // CHUNK}.npy", mmap_mode="r")
         for at in range(0, len(held), BLOCK):

@@ -1,4 +1,4 @@
-"""What is measured of one base, each in a process of its own: its build, an update, and what it answers."""
+"""Measurements of one base, each in a new process: its build, an update, and searches."""
 
 import multiprocessing
 import re
@@ -20,9 +20,9 @@ from briefcontext.retrievers.knowledge_base import retriever_over
 
 K = 16
 OPENINGS = 5
-"""Each until a first passage is read; the median counts."""
+"""Openings, each until a first passage is read; the median counts."""
 WARMING = 20
-"""Questions that are asked before time is taken: they fill the caches of indexes."""
+"""Questions before the clock starts, which fill the caches of indexes."""
 FILTERS = {
     "": Filters(),
     ", a tenth": Filters(first_year=2020),
@@ -33,20 +33,20 @@ TIMES = ("median ms", "p95 ms", "CPU ms")
 
 
 def isolated(case: Callable[..., dict[str, Any]], *arguments: Any) -> dict[str, Any]:
-    """What a case returns, with the peak memory of the new process that ran it, as `memory, GB`."""
+    """Return the result of a case in a new process, with its peak memory as `memory, GB`."""
     with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
         return pool.submit(_measured, case, arguments).result()
 
 
 def _measured(case: Callable[..., dict[str, Any]], arguments: tuple[Any, ...]) -> dict[str, Any]:
     figures = case(*arguments)
-    # Pages of mapped files count. Linux hands ru_maxrss on from the parent process, but not this.
+    # Pages of mapped files count. Linux passes ru_maxrss on from the parent process, but not this.
     peak = re.search(r"VmHWM:\s*(\d+) kB", Path("/proc/self/status").read_text())
     return {**figures, "memory, GB": int(peak[1]) * 1024 / 1e9 if peak else float("nan")}
 
 
 class Given:
-    """Stands for MedCPT, where the vectors of passages and questions are at hand: it encodes nothing."""
+    """An encoder for ready-made vectors in place of MedCPT."""
 
     name = "medcpt"
     revision = ""
@@ -69,7 +69,7 @@ class Given:
 
 @contextmanager
 def counted(spent: dict[str, NDArray[np.float64]], what: str) -> Iterator[None]:
-    """Add the seconds and the CPU-seconds until the end; as a decorator, those of each call."""
+    """Add the seconds and CPU seconds of a block, or of each call of a function."""
     began = time.perf_counter(), time.process_time()
     try:
         yield
@@ -78,7 +78,7 @@ def counted(spent: dict[str, NDArray[np.float64]], what: str) -> Iterator[None]:
 
 
 def build(chunks: Path, folder: Path) -> dict[str, Any]:
-    """Build or update a base from the chunks in a folder: seconds and CPU-seconds of all and of its parts."""
+    """Build or update a base from the chunks in a folder; return the times of its parts."""
     spent = {what: np.zeros(2) for what in ("all", "vector index", "other indexes")}
     for method, what in (
         ("create_index", "vector index"),
@@ -99,10 +99,10 @@ def build(chunks: Path, folder: Path) -> dict[str, Any]:
 
 
 def ask(folder: Path, asked: list[Question], cached: float = 1.0) -> dict[str, Any]:
-    """Open a base and ask it, in all ways; Lance itself is loaded before the clock starts.
+    """Open a base and search it in all ways, with Lance loaded before the clock starts.
 
-    The times of each way in milliseconds, and the PMIDs that dense searches find. `cached`: the
-    share of its usual size that the cache of indexes has.
+    Returns the times of each way in milliseconds, and the PMIDs of dense searches. `cached` is the
+    share of the usual size of the cache of indexes.
     """
     table.INDEX_CACHE_BYTES = int(table.INDEX_CACHE_BYTES * cached)
     opened = []
@@ -133,7 +133,7 @@ def ask(folder: Path, asked: list[Question], cached: float = 1.0) -> dict[str, A
 def timed(
     ask: Callable[..., Any], questions: Sequence[tuple[Any, ...]]
 ) -> tuple[dict[str, float], list[Any]]:
-    """The `TIMES` of a call, and what the calls return."""
+    """Return the `TIMES` of a call, and the results."""
     taken, cpu, answers = [], time.process_time(), []
     for question in questions:
         before = time.perf_counter()
@@ -145,7 +145,7 @@ def timed(
 
 
 def exact(chunks: Path, size: int, questions: list[Question]) -> dict[str, list[list[int]]]:
-    """The PMIDs of the nearest passages of all, by what is searched for."""
+    """Return the PMIDs of the exact nearest passages, by filter."""
     asked = np.stack([question.vector for question in questions])
     masks = {
         "dense": np.ones(size, bool),
@@ -171,7 +171,7 @@ def exact(chunks: Path, size: int, questions: list[Question]) -> dict[str, list[
 
 
 def recall(found: list[list[int]], wanted: list[list[int]]) -> float:
-    """The mean share of the wanted ones that were found."""
+    """Return the mean share of the wanted passages that were returned."""
     return float(
         np.mean(
             [

@@ -1,4 +1,4 @@
-"""The options, tables and files of figures that benchmarks share."""
+"""Options, tables and files of figures that benchmarks share."""
 
 import argparse
 import json
@@ -13,7 +13,7 @@ from rich.table import Table
 Row = dict[str, Any]
 """Figures by their names."""
 WIDTH = 200
-"""Of the tables where there is no terminal."""
+"""Width of tables without a terminal."""
 _OPTIONS: dict[str, dict[str, Any]] = {
     "--data": {
         "default": Path(__file__).resolve().parents[3] / "shared" / "data",
@@ -26,7 +26,7 @@ _OPTIONS: dict[str, dict[str, Any]] = {
 
 
 def options(doc: str | None, *names: str) -> argparse.ArgumentParser:
-    """A parser of the options of these names, each a path; `doc` begins with what is measured."""
+    """Return a parser with options of these names, each a path; `doc` begins with a summary."""
     parser = argparse.ArgumentParser(description=(doc or "").partition("\n")[0])
     for name in names:
         parser.add_argument(name, type=Path, **_OPTIONS[name])
@@ -36,9 +36,9 @@ def options(doc: str | None, *names: str) -> argparse.ArgumentParser:
 def show(
     title: str, rows: Sequence[Row], forms: Mapping[str, str] | None = None, form: str = ".1%"
 ) -> None:
-    """Print rows as a table; a row that lacks a column has a blank there.
+    """Print rows as a table with blanks for missing columns.
 
-    `forms` are the formats of the columns' fractions by name, and `form` is that of the others.
+    `forms` are the formats of fractions by column, and `form` is the default.
     """
     table = Table(title=title)
     columns = list(dict.fromkeys(column for row in rows for column in row))
@@ -59,6 +59,6 @@ def _written(value: object, form: str) -> str:
 
 
 def write(file: Path | None, figures: object) -> None:
-    """Write figures as JSON, where a file is named."""
+    """Write figures as JSON, if a file is named."""
     if file is not None:
         file.write_text(json.dumps(figures, indent=2) + "\n", encoding="utf-8")

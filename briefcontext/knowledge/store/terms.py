@@ -36,8 +36,8 @@ _TERM = re.compile(r"\d+(?:\.\d+)*|[^\W\d_]+")
 _FUNCTION_WORDS = """
     a all also am an and any are as at be been being but by can could did do does for from had has
     have he her his how i if in into is it its may might no not of on or our s she should some such
-    t than that the their then there these they this to was we were what when where which who whom
-    why will with would you your
+    t than that the their then there these they this those to was we were what when where which who
+    whom why will with would you your
 """
 _STOP_WORDS = frozenset(
     form
