@@ -244,7 +244,7 @@ def latency(
         )
 
     def calibrated(question: str, documents: Sequence[Document]) -> object:
-        rankings = TwoRankings.of(question, documents, statistics)
+        rankings = TwoRankings.from_documents(question, documents, statistics)
         return compare_rankings(documents, rankings.bm25.tolist(), settings), calibration.predict(
             rankings
         )

@@ -154,16 +154,16 @@ def build_server(settings: Settings) -> MCPServer[Any]:
         """Find the passages nearest to a question. Retracted articles are marked."""
         narrowed = settings.narrowed(filters)
         retriever = await asyncio.to_thread(RESOURCES.retriever, narrowed)
-        found = await retriever.ainvoke(query, k=top_k, filters=narrowed.filters)
+        documents = await retriever.ainvoke(query, k=top_k, filters=narrowed.filters)
         without = narrowed.filters.without_passage() if narrowed.filters else _NONE
-        return _listed(linked(found, settings), none=without)
+        return _listed(linked(documents, settings), none=without)
 
     async def fetch_source(
         source_id: _Source, first: _First = 0, limit: _Count = _MOST
     ) -> Annotated[CallToolResult, Passages]:
         """Fetch the passages of one source, in order, with character offsets, in pages."""
-        found = await asyncio.to_thread(RESOURCES.source, settings, source_id)
-        return _listed(found[first:], limit)
+        documents = await asyncio.to_thread(RESOURCES.source, settings, source_id)
+        return _listed(documents[first:], limit)
 
     for tool, title in (
         (ask, "Ask the literature"),

@@ -223,7 +223,7 @@ class Resources:
     def related(self, documents: Sequence[Document], settings: Settings) -> list[Document]:
         """Return the knowledge base's other records of the documents' articles."""
         names, base = related_sources(documents), self.collection(settings)
-        return base.named(names) if names and isinstance(base, KnowledgeBase) else []
+        return base.by_names(names) if names and isinstance(base, KnowledgeBase) else []
 
 
 RESOURCES = Resources()

@@ -52,7 +52,7 @@ def check_rankings(
     else:
         dense_over = None if retriever is None else retriever.dense_over
         caution = calibration.check(dense_over, settings.top_k)
-        rankings = TwoRankings.of(text, documents, statistics)
+        rankings = TwoRankings.from_documents(text, documents, statistics)
         compared = compare_rankings(documents, rankings.bm25.tolist(), settings)
         preflight = with_prediction(compared, calibration.predict(rankings), caution)
     one_ranking = retriever is not None and retriever.ranks_by_bm25

@@ -214,17 +214,17 @@ class HybridRetriever(RankingRetriever):
         asked = (each.ainvoke(query, config, k=depth, filters=filters) for each in self.retrievers)
         return self._fused(await asyncio.gather(*asked), k)
 
-    def _fused(self, found: Sequence[list[Document]], k: int) -> list[Document]:
-        rankings = [[str(document.id) for document in documents] for documents in found]
+    def _fused(self, passages: Sequence[list[Document]], k: int) -> list[Document]:
+        rankings = [[str(document.id) for document in documents] for documents in passages]
         # Reversed, so that the first retriever's document remains.
         by_id = {
-            str(document.id): document for documents in reversed(found) for document in documents
+            str(document.id): document for documents in reversed(passages) for document in documents
         }
         dense = next(
             (place for place, each in enumerate(self.retrievers) if not each.ranks_by_bm25), None
         )
         if dense is not None:
-            for document in found[dense]:
+            for document in passages[dense]:
                 metadata = {
                     **by_id[str(document.id)].metadata,
                     "dense_score": document.metadata["score"],
@@ -322,9 +322,9 @@ def retriever_over(
         raise InputError(
             f"There is no search method {method!r}: use one of {', '.join(get_args(SearchMethod))}."
         )
-    found: list[RankingRetriever] = []
+    results: list[RankingRetriever] = []
     if method != "bm25":
-        found.append(
+        results.append(
             searched
             if isinstance(searched, RankingRetriever)
             else DenseRetriever(knowledge_base=searched)
@@ -335,6 +335,6 @@ def retriever_over(
                 f"{searched!r} has no index of words, so it cannot be searched by {method}: use "
                 f"dense."
             )
-        found.append(BM25Retriever(knowledge_base=searched))
-    retriever = found[0] if len(found) == 1 else HybridRetriever(retrievers=found)
+        results.append(BM25Retriever(knowledge_base=searched))
+    retriever = results[0] if len(results) == 1 else HybridRetriever(retrievers=results)
     return retriever if scorer is None else RerankingRetriever(retriever=retriever, scorer=scorer)

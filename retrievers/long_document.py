@@ -203,19 +203,19 @@ def _kept(
         f"Another process holds {file.with_suffix('.lock')} for an hour: end it, and ask again."
     )
     with lock(file.with_suffix(".lock"), busy, timeout=LONGEST_WAIT):
-        if (found := _read(file)) is None:
-            found = make()
+        if (result := _read(file)) is None:
+            result = make()
             chunks = json.dumps(
-                [[chunk.id, chunk.page_content, chunk.metadata] for chunk in found[0]]
+                [[chunk.id, chunk.page_content, chunk.metadata] for chunk in result[0]]
             )
             with replacing(file) as unfinished, unfinished.open("wb") as stream:
-                np.savez(stream, chunks=np.frombuffer(chunks.encode(), np.uint8), vectors=found[1])
+                np.savez(stream, chunks=np.frombuffer(chunks.encode(), np.uint8), vectors=result[1])
             for old in sorted(file.parent.glob("*.npz"), key=lambda kept: kept.stat().st_mtime)[
                 :-MAX_KEPT
             ]:
                 old.unlink(missing_ok=True)
                 old.with_suffix(".lock").unlink(missing_ok=True)
-    return found
+    return result
 
 
 def _read(file: Path) -> tuple[list[Document], NDArray[np.float32]] | None:

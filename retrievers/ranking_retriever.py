@@ -188,15 +188,15 @@ class WrappedRetriever(RankingRetriever):
             return retriever.model_copy(update={"search_kwargs": search_kwargs})
         return retriever
 
-    def _completed(self, found: Any, k: int) -> list[Document]:
-        for document in found if isinstance(found, list) else [found]:
+    def _completed(self, result: Any, k: int) -> list[Document]:
+        for document in result if isinstance(result, list) else [result]:
             if not _is_document(document):
                 raise InputError(
                     f"{type(self.retriever).__name__} is no retriever: it returned "
                     f"{document!r:.100}, and not a "
                     "list of documents, each with a text as page_content and a dict as metadata."
                 )
-        return as_ranking([document for document in found if document.page_content.strip()], k)
+        return as_ranking([document for document in result if document.page_content.strip()], k)
 
 
 def as_ranking(documents: Sequence[Document], k: int | None = None) -> list[Document]:
@@ -222,11 +222,11 @@ def as_ranking_retriever(retriever: RetrieverLike | VectorStore) -> RankingRetri
     )
 
 
-def _is_document(found: object) -> bool:
+def _is_document(result: object) -> bool:
     return (
-        isinstance(found, Document)
-        and isinstance(found.page_content, str)
-        and isinstance(found.metadata, dict)
+        isinstance(result, Document)
+        and isinstance(result.page_content, str)
+        and isinstance(result.metadata, dict)
     )
 
 

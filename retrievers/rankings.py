@@ -197,7 +197,7 @@ class TwoRankings:
     """The question."""
 
     @classmethod
-    def of(
+    def from_documents(
         cls, query: str, documents: Sequence[Document], statistics: TermStatistics | None = None
     ) -> Self:
         """Score retrieved documents, which carry dense scores, by BM25 as well.

@@ -85,7 +85,7 @@ def change_passages(change: Callable[[Table], object]) -> Callable[[Path], None]
     """Change the table of passages behind the manifest's back."""
 
     def damage(folder: Path) -> None:
-        table = Table(str(open_place(folder).named(f"{PASSAGES}.lance")))
+        table = Table(str(open_place(folder).locate(f"{PASSAGES}.lance")))
         change(table)
         versions = json.loads((folder / "manifest.json").read_text())["versions"]
         edit_manifest(folder, versions=versions | {"passages": table.version})

@@ -130,7 +130,9 @@ def test_coverage_weighs_terms_by_how_rare_they_are_in_the_corpus() -> None:
         Document(id="b", page_content="A risk.", metadata={"score": 0.8}),
     ]
     signals = measure(
-        TwoRankings.of("aspirin risk", [*documents, documents[1], documents[1]], Statistics())
+        TwoRankings.from_documents(
+            "aspirin risk", [*documents, documents[1], documents[1]], Statistics()
+        )
     )
     assert signals["coverage_top"] > 0.85
     assert signals["coverage_rest_over_top"] + 2 * signals["coverage_top"] == pytest.approx(1)
@@ -144,7 +146,7 @@ def test_documents_that_cannot_be_measured_are_refused(
     documents: list[Document], problem: str
 ) -> None:
     with pytest.raises(InputError, match=problem):
-        TwoRankings.of("a question", documents)
+        TwoRankings.from_documents("a question", documents)
 
 
 def test_each_signal_that_an_answer_shows_is_explained() -> None:

@@ -92,7 +92,7 @@ def recall(
 
 def indexed(folder: Path) -> dict[str, int]:
     """How many segments each index has."""
-    passages = Table(str(open_place(folder).named("passages.lance")))
+    passages = Table(str(open_place(folder).locate("passages.lance")))
     return {index.name: len(index.segments) for index in passages.data.describe_indices()}
 
 

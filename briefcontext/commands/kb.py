@@ -61,11 +61,11 @@ def list_documents(folder: Folder, as_json: AsJSON = False) -> None:
     from briefcontext.knowledge.knowledge_base import KnowledgeBase
 
     with KnowledgeBase.open(folder) as base:
-        found = base.documents()
+        result = base.documents()
     if as_json:
-        print_json(found)
+        print_json(result)
         return
-    for document in found:
+    for document in result:
         passages = counted(document["passages"], "passage")
         about = ", ".join(
             str(part) for part in (document["kind"], document["year"], passages) if part
@@ -111,14 +111,14 @@ def search(
         raise InputError("The query is empty. Give the words to look for.")
     settings = shared.settings_of(**given, knowledge_base=folder, retrieval=method)
     filters = settings.filters
-    found = RESOURCES.retriever(settings).invoke(query, k=k, filters=filters)
+    documents = RESOURCES.retriever(settings).invoke(query, k=k, filters=filters)
     if as_json:
-        print_json([describe_passage(document) for document in found])
+        print_json([describe_passage(document) for document in documents])
         return
-    if not found:
+    if not documents:
         other = "No passage was found. Try other words, or --method dense."
         say_line(filters.without_passage() if filters else other)
-    print_passages(found)
+    print_passages(documents)
 
 
 @kb.command()

@@ -22,7 +22,7 @@ _UNPRINTABLE = re.compile(
 
 def printable(text: str) -> str:
     """Return a text with control characters spelled out, as JSON does it."""
-    return _UNPRINTABLE.sub(lambda found: json.dumps(found[0])[1:-1], text)
+    return _UNPRINTABLE.sub(lambda match: json.dumps(match[0])[1:-1], text)
 
 
 def printable_line(text: str) -> str:

@@ -118,17 +118,17 @@ def _sections(document: Document) -> list[_Section]:
     """Return the sections of the metadata, else those below headings."""
     text = document.page_content
     if (known := document.metadata.get("sections")) is not None:
-        found = [(int(start), str(heading)) for heading, start, _ in json.loads(known)]
+        hit = [(int(start), str(heading)) for heading, start, _ in json.loads(known)]
     else:
-        found = [
+        hit = [
             (match.start(), (match["marked"] or match["plain"]).strip("#: \t"))
             for match in _HEADING.finditer(text)
             if match["marked"] or not (_SENTENCE_END.search(match["plain"]) or _introduces(match))
         ]
-    if not found or found[0][0] > 0:
-        found.insert(0, (0, ""))
-    ends = [start for start, _ in found[1:]] + [len(text)]
-    parts = zip(found, ends, strict=True)
+    if not hit or hit[0][0] > 0:
+        hit.insert(0, (0, ""))
+    ends = [start for start, _ in hit[1:]] + [len(text)]
+    parts = zip(hit, ends, strict=True)
     return [_Section(start, end, heading) for (start, heading), end in parts]
 
 
@@ -138,14 +138,14 @@ def _introduces(line: re.Match[str]) -> bool:
 
 def _paragraphs(text: str, sections: Sequence[_Section]) -> list[tuple[int, str, int]]:
     """Return the start, heading and number of each paragraph, if there are several."""
-    found = []
+    results = []
     for part in sections:
         matches = _PARAGRAPH.finditer(text[part.start : part.end])
         starts = [part.start + match.end() for match in matches]
         first = text[part.start : starts[1] if len(starts) > 1 else part.end].strip("#: \t\r\n")
         begin = 0 if part.heading and first == part.heading else 1
-        found += [(start, part.heading, number) for number, start in enumerate(starts, begin)]
-    return found if len(found) > 1 else []
+        results += [(start, part.heading, number) for number, start in enumerate(starts, begin)]
+    return results if len(results) > 1 else []
 
 
 def _whole_tokens(text: str, offsets: list[tuple[int, int]]) -> tuple[list[int], list[int]]:
@@ -184,17 +184,17 @@ def _chunk_starts(
         sentences = {bisect_left(starts, start) for start, _ in split_sentences(text)}
         lines = [place for place in words if "\n" in blanks[starts[place]]]
         levels = [(sorted(sentences | {end}), 2 * tokens), ([*lines, end], 2 * tokens), *levels]
-    found = []
+    results = []
     place = 0
     while place < end:
-        found.append(starts[place] if place else 0)
+        results.append(starts[place] if place else 0)
         ends = (_nearest_end(ends, before, place, tokens, most) for ends, most in levels)
         stop = next(filter(None, ends), None) or max(
             place + 1, bisect_right(before, before[place] + tokens) - 1
         )
         worth = bisect_left(borders, before[place] + max(tokens // 4, 1), key=before.__getitem__)
         place = min([stop, *borders[worth : worth + 1]])
-    return found
+    return results
 
 
 def _nearest_end(

@@ -147,35 +147,35 @@ class KnowledgeBase:
 
         Raises KnowledgeBaseError if one is missing.
         """
-        found = self._read(lambda snapshot: snapshot.get(ids))
-        missing = [id for id in ids if id not in found]
+        result = self._read(lambda snapshot: snapshot.get(ids))
+        missing = [id for id in ids if id not in result]
         if missing:
             raise KnowledgeBaseError(
                 f"{self._place} holds no passage {missing[0]!r} ({len(missing):,} of {len(ids):,} "
                 "ids are missing): check the ids."
             )
-        return [found[id] for id in ids]
+        return [result[id] for id in ids]
 
     def source(self, source_id: str) -> list[Document]:
         """Return all passages of a `source_id`, in their order.
 
         Raises KnowledgeBaseError if there is none.
         """
-        if not (found := self._read(lambda snapshot: snapshot.sources([source_id]))):
+        if not (result := self._read(lambda snapshot: snapshot.sources([source_id]))):
             raise KnowledgeBaseError(
                 f"The knowledge base holds no source {source_id!r}: check the id."
             )
-        return found[source_id]
+        return result[source_id]
 
-    def named(self, names: Sequence[str]) -> list[Document]:
+    def by_names(self, names: Sequence[str]) -> list[Document]:
         """Return the passages with some ids or source ids, in the order of these."""
         by_id, by_source = self._read(
             lambda snapshot: (snapshot.get(names), snapshot.sources(names))
         )
         named: dict[str | None, Document] = {}
         for name in names:
-            found = [by_id[name]] if name in by_id else []
-            named |= {document.id: document for document in found + by_source.get(name, [])}
+            results = [by_id[name]] if name in by_id else []
+            named |= {document.id: document for document in results + by_source.get(name, [])}
         return list(named.values())
 
     def ids(self) -> list[str]:

@@ -59,7 +59,7 @@ def split_sentences(text: str) -> list[tuple[int, int]]:
 
 def without_bullet(line: str) -> str:
     """Return a line without the mark of a list item."""
-    return line[found.end() :] if (found := BULLET.match(line)) else line
+    return line[match.end() :] if (match := BULLET.match(line)) else line
 
 
 def list_lines(text: str, place: int) -> list[str]:
@@ -101,7 +101,7 @@ def list_lines(text: str, place: int) -> list[str]:
 def _segments(paragraph: str) -> Iterator[tuple[int, int]]:
     """Yield the sentences that sentencex finds in a paragraph."""
     paragraph = _BLANK_BEFORE_STOP.sub(" ", encodable(paragraph))
-    ends = [found.end() for found in _REFERENCE.finditer(paragraph)]
+    ends = [match.end() for match in _REFERENCE.finditer(paragraph)]
     position = 0
     for piece in sentencex.segment("en", paragraph):
         position = paragraph.index(piece, position) + len(piece)

@@ -84,12 +84,12 @@ def study_type(document: Document) -> StudyType | None:
     types = _labels(metadata.get("publication_types"))
     if metadata.get("kind") == "demo" or "clinical trial protocol" in types:
         return None
-    found = {_BY_TYPE[name] for name in types if name in _BY_TYPE}
-    if not found and _REVIEW & types:
+    result = {_BY_TYPE[name] for name in types if name in _BY_TYPE}
+    if not result and _REVIEW & types:
         return "review"
-    if not found and not _NO_STUDY & types:
-        found = _by_headings(types, _labels(metadata.get("mesh")))
-    return next((kind for kind in get_args(StudyType) if kind in found), None)
+    if not result and not _NO_STUDY & types:
+        result = _by_headings(types, _labels(metadata.get("mesh")))
+    return next((kind for kind in get_args(StudyType) if kind in result), None)
 
 
 def _by_headings(types: set[str], headings: set[str]) -> set[StudyType]:

@@ -144,8 +144,8 @@ def create_page(
         wanted = (await _read_json(request)).get("source_id")
         if own or not isinstance(wanted, str):
             raise HTTPException(404, "There is no such source.")
-        found = await asyncio.to_thread(RESOURCES.source, fixed, wanted)
-        return JSONResponse(listed(found))
+        result = await asyncio.to_thread(RESOURCES.source, fixed, wanted)
+        return JSONResponse(listed(result))
 
     async def count(request: Request) -> Response:
         settings = check((await _read_json(request)).get("settings"), fixed)
@@ -195,13 +195,13 @@ def _explain(request: Request, error: Exception) -> Response:
 
 def _assets() -> dict[str, Response]:
     """Return the page's files by name."""
-    found = {
+    paths = {
         file: _MEDIA_TYPES.get(PurePath(file.name).suffix)
         for file in files("briefcontext.page").iterdir()
     }
     return {
         file.name: Response(file.read_bytes(), media_type=kind)
-        for file, kind in found.items()
+        for file, kind in paths.items()
         if kind
     }
 

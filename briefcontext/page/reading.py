@@ -35,10 +35,10 @@ def read_document(name: str, content: bytes) -> Document:
     document = only_document(name, _entries(name, content))
     pages = document.metadata.get("page_count", 0)
     length = len(document.page_content)
-    for found, most, of in ((pages, MOST_PAGES, "pages"), (length, MOST_CHARACTERS, "characters")):
-        if found > most:
+    for result, most, of in ((pages, MOST_PAGES, "pages"), (length, MOST_CHARACTERS, "characters")):
+        if result > most:
             raise InputError(
-                f"{name} has {found:,} {of}, and at most {most:,} can be read. Give a part of it."
+                f"{name} has {result:,} {of}, and at most {most:,} can be read. Give a part of it."
             )
     return document
 

@@ -80,14 +80,14 @@ def load_data_set(spec: str) -> DataSet:
     if path.is_dir() and not kind.folder:
         raise InputError(f"{path} is a folder, and a file is needed: {kind.published}.")
     try:
-        found = read_mirage(path, subset) if subset else kind.read(path)
+        result = read_mirage(path, subset) if subset else kind.read(path)
     except (OSError, EOFError, UnicodeDecodeError) as error:
         raise InputError(f"{path} cannot be read: {error}.") from error
-    if not found.items:
+    if not result.items:
         raise InputError(f"There is no question in {path}. Needed: {kind.published}.")
-    found.items = [replace(item, group=item.group or found.name) for item in found.items]
+    result.items = [replace(item, group=item.group or result.name) for item in result.items]
     numbers: dict[str, int] = {}
-    for number, item in enumerate(found.items, 1):
+    for number, item in enumerate(result.items, 1):
         first = numbers.setdefault(item.id, number)
         if first != number:
             raise InputError(
@@ -96,22 +96,22 @@ def load_data_set(spec: str) -> DataSet:
             )
         texts = (item.id, *item.answers, *item.gold_ids, item.group)
         _refuse_half_characters(f"{path}, question {number}", texts)
-    for document in found.documents.values():
+    for document in result.documents.values():
         texts = (str(document.id), document.metadata["title"], document.page_content)
         _refuse_half_characters(f"{path}, a long document", texts)
-    if path.is_dir() or len(found.files) > 1:
+    if path.is_dir() or len(result.files) > 1:
         folder_path = path if path.is_dir() else path.parent
-        names = [(file, file.relative_to(folder_path).as_posix()) for file in found.files]
-        found.sha256 = sha256("".join(f"{file_sha256(file)}  {name}\n" for file, name in names))
+        names = [(file, file.relative_to(folder_path).as_posix()) for file in result.files]
+        result.sha256 = sha256("".join(f"{file_sha256(file)}  {name}\n" for file, name in names))
     else:
-        found.sha256 = file_sha256(path)
-    return found
+        result.sha256 = file_sha256(path)
+    return result
 
 
 def _refuse_half_characters(where: str, texts: Iterable[str]) -> None:
-    found = lone_surrogate("".join(texts))
-    if found:
-        around = ascii(found.string[max(0, found.start() - 30) : found.start() + 10])
+    result = lone_surrogate("".join(texts))
+    if result:
+        around = ascii(result.string[max(0, result.start() - 30) : result.start() + 10])
         raise InputError(
             f"{where}: half of a character (a lone surrogate) in {around}. Remove it, or write the "
             "whole character."

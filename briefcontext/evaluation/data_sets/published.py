@@ -15,11 +15,11 @@ from briefcontext.evaluation.data_sets.rows import (
     YES_NO_MAYBE,
     BadRow,
     add_context,
-    at,
     item_of,
     json_rows,
     load_json,
     object_of,
+    reading,
     right_letter,
 )
 
@@ -39,7 +39,7 @@ def read_mirage(path: Path, subset: str = "") -> DataSet:
     data = DataSet(subset or "mirage")
     for name, questions in sets.items():
         for id, row in questions.items() if subset in ("", name) else ():
-            with at(f"{path}, {name}, question {id}"):
+            with reading(f"{path}, {name}, question {id}"):
                 item = item_of(row, id=id, group=name)
                 if not item.options:
                     raise BadRow("there are no options")
@@ -59,7 +59,7 @@ def read_pubmedqa(path: Path) -> DataSet:
         raise InputError(f"{path} has not PubMedQA's layout, {{pmid: question}}.")
     data = DataSet("pubmedqa")
     for pmid, row in questions.items():
-        with at(f"{path}, question {pmid}"):
+        with reading(f"{path}, question {pmid}"):
             data.items.append(item_of(row, YES_NO_MAYBE, id=pmid, gold_ids=pmid))
     return data
 
@@ -75,7 +75,7 @@ def read_bioasq(path: Path) -> DataSet:
         content = load_json(file)
         questions = content.get("questions") if isinstance(content, dict) else None
         for place, row in enumerate(questions if isinstance(questions, list) else [], 1):
-            with at(f"{file}, question {place}"):
+            with reading(f"{file}, question {place}"):
                 kind, documents = object_of(row).get("type"), row.get("documents") or []
                 if kind not in BIOASQ_TYPES:
                     raise BadRow(f"the type {kind!r} is not one of {', '.join(BIOASQ_TYPES)}")
@@ -94,10 +94,10 @@ def read_bioasq(path: Path) -> DataSet:
 
 
 def _pmid(address: Any) -> str:
-    found = re.search(r"(\w+)/?\s*$", address) if isinstance(address, str) else None
-    if not found:
+    match = re.search(r"(\w+)/?\s*$", address) if isinstance(address, str) else None
+    if not match:
         raise BadRow(f"a document must be an address that ends in its PMID, not {address!r}")
-    return found[1]
+    return match[1]
 
 
 def read_infinitebench(path: Path, *, choice: bool) -> DataSet:
@@ -109,7 +109,7 @@ def read_infinitebench(path: Path, *, choice: bool) -> DataSet:
     data = DataSet("infinitebench-mc" if choice else "infinitebench-qa")
     unused: dict[str, Any] = {"answer": None} if choice else {"options": None}
     for number, row in json_rows(path):
-        with at(f"{path}, line {number}"):
+        with reading(f"{path}, line {number}"):
             document = add_context(data, row)
             item = item_of(row, {}, document=document, gold_ids=document, **unused)
             if choice and not item.options:
@@ -155,6 +155,6 @@ def read_medq(path: Path) -> DataSet:
     for number, cells in enumerate(rows, 2):
         if any(cells):
             id, question, answer = (cells[heads.index(head)] for head in _MEDQ)
-            with at(f"{path}, row {number}"):
+            with reading(f"{path}, row {number}"):
                 data.items.append(item_of({"id": id, "question": question, "ideal_answer": answer}))
     return data

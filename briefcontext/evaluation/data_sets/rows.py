@@ -38,7 +38,7 @@ class BadRow(ValueError):
 
 
 @contextmanager
-def at(place: object) -> Iterator[None]:
+def reading(place: object) -> Iterator[None]:
     """Turn a BadRow into an InputError with the place of the row."""
     try:
         yield
@@ -48,16 +48,16 @@ def at(place: object) -> Iterator[None]:
 
 def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     # The json module keeps the last of equal keys, and would lose a question silently.
-    found: dict[str, Any] = {}
+    result: dict[str, Any] = {}
     for key, value in pairs:
-        if key in found:
+        if key in result:
             raise BadRow(f"the key {key!r} occurs twice in one object: give each its own")
-        found[key] = value
-    return found
+        result[key] = value
+    return result
 
 
 def _parsed(content: bytes, path: Path, line: int = 1, advice: str = "") -> Any:
-    with at(f"{path}, line {line}"):
+    with reading(f"{path}, line {line}"):
         try:
             return json.loads(content.decode("utf-8-sig"), object_pairs_hook=_distinct)
         except UnicodeDecodeError as error:
@@ -89,7 +89,7 @@ def json_rows(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
     """
     for number, line in enumerate(_lines(path), 1):
         if line.strip():
-            with at(f"{path}, line {number}"):
+            with reading(f"{path}, line {number}"):
                 row = object_of(_parsed(line.rstrip(b"\r\n"), path, number))
             yield number, row
 
@@ -107,7 +107,7 @@ def read_json_lines(path: Path) -> DataSet:
     rows = list(json_rows(path))
     decisions, of_all = _decisions([row for _, row in rows])
     for number, row in rows:
-        with at(f"{path}, line {number}"):
+        with reading(f"{path}, line {number}"):
             if row.get("context") is not None:
                 row["document"] = add_context(data, row)
             if _value_of(row, "id") is None:
@@ -147,7 +147,7 @@ def _add_documents(data: DataSet, path: Path) -> None:
             continue
         data.files.append(file)
         for number, row in json_rows(file):
-            with at(f"{file}, line {number}"):
+            with reading(f"{file}, line {number}"):
                 id = _identifier(row.get("id"))
                 if id in wanted and id in data.documents:
                     raise BadRow(f"the id {id!r} occurs twice")

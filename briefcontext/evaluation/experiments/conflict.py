@@ -72,19 +72,21 @@ class _Conflicts(OnCorpus):
         rows, every_k = report.rows, [{"k": k} for k in report.config["ks"]]
         conditions = [dict(key) for key in dict.fromkeys(map(condition_of, rows)) if key]
         single = [condition for condition in conditions if condition not in every_k]
-        found = [_conflicts(rows, condition) for condition in [*every_k, *single]]
-        report.show("conflicts", found, "Conflicts and what became of them", _COLUMNS, _NOTE)
+        results = [_conflicts(rows, condition) for condition in [*every_k, *single]]
+        report.show("conflicts", results, "Conflicts and what became of them", _COLUMNS, _NOTE)
         comparisons = compare_methods(_of_conflicts(rows), seed=report.seed, by=("k",))
         report.compare("comparisons", comparisons)
         report.scores("on all questions, conflicting or not", by=("k",))
-        for one in found[: len(every_k)]:
+        for one in results[: len(every_k)]:
             share = with_interval(one.get("share"), one.get("low"), one.get("high"))
             report.sentences.append(
                 f"{_label(one)}: partitions disagreed in {one['n']} of {one['questions']} answers; "
                 f"{one['resolved']} final answers were right, {share}% (the papers: 396 of 530)."
             )
         report.say_differences(comparisons, "map-reduce minus vanilla RAG on conflicts")
-        bars = {_label(c): [_share(c, name) for name in _OUTCOMES] for c in found if c["compared"]}
+        bars = {
+            _label(c): [_share(c, name) for name in _OUTCOMES] for c in results if c["compared"]
+        }
         curves = [curve for curve in published_curves(self.name) if curve.position.isdigit()]
         published = {}
         for (k, position), own in grouped(curves, lambda each: (each.k, each.position)).items():
@@ -97,7 +99,7 @@ class _Conflicts(OnCorpus):
             {**bars, **published},
             parts=[name.capitalize() for name in _OUTCOMES],
             x_label="Conflicting answers (%), map-reduce against vanilla RAG",
-            caption=f"n = {', '.join(str(c['compared']) for c in found if c['compared'])} answers",
+            caption=f"n = {', '.join(str(c['compared']) for c in results if c['compared'])} answers",
             colours=WIN_TIE_LOSE_COLOURS,
             published=[*published],
             paper=SHORT[PREPRINT],

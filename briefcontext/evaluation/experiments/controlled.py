@@ -102,9 +102,9 @@ class Position(Controlled):
 
     def report(self, report: Report) -> None:
         means = report.scores("on average over the positions", "means", by=("k",))
-        found = cells(report.rows, seed=report.seed)
+        result = cells(report.rows, seed=report.seed)
         title = "Accuracy by position of the key document"
-        report.pivot("cells", found, title, "position", interval_of("score"))
+        report.pivot("cells", result, title, "position", interval_of("score"))
         far = spreads(report.rows, seed=report.seed)
         report.show("spread", far, "Spread over positions", _SPREADS, _SPREADS_NOTE)
         heading = "Against vanilla RAG, mean over the positions"
@@ -128,7 +128,7 @@ class Position(Controlled):
         curves = published_curves(self.name)
         report.draw(
             line_plot,
-            found,
+            result,
             x="position",
             panel="k",
             x_label="Position of the key document (percentile)",
@@ -169,7 +169,7 @@ class ContextLength(Controlled):
 
     def report(self, report: Report) -> None:
         shortest, *longer = report.config["ks"]
-        found = report.scores("by number of documents", by=("documents",))
+        result = report.scores("by number of documents", by=("documents",))
         compared = report.tests(by=("documents",))
         lengths = [
             ({"documents": k, "against": shortest}, {"documents": k}, {"documents": shortest})
@@ -178,11 +178,11 @@ class ContextLength(Controlled):
         effects = compare_conditions(report.rows, lengths, seed=report.seed)
         report.compare("effects", effects, "More documents against the fewest")
         longest = {"documents": max(report.config["ks"])}
-        report.say_scores([one for one in found if one["condition"] in (longest, {})])
+        report.say_scores([one for one in result if one["condition"] in (longest, {})])
         report.say_differences([one for one in compared if one["condition"] == longest])
         at_longest = [one for one in effects if longest.items() <= one["condition"].items()]
         report.say_differences(at_longest, "more documents minus the fewest")
-        report.draw(line_plot, found, x="documents", x_label="Documents in the context")
+        report.draw(line_plot, result, x="documents", x_label="Documents in the context")
 
 
 class AttentionBias(Controlled):
@@ -209,19 +209,19 @@ class AttentionBias(Controlled):
 
     def report(self, report: Report) -> None:
         ks, (near, far) = report.config["ks"], COMPANIES
-        found = report.scores("among neighbours and among random documents")
+        result = report.scores("among neighbours and among random documents")
         companies = [({"k": k}, {"k": k, "others": far}, {"k": k, "others": near}) for k in ks]
         effects = compare_conditions(report.rows, companies, seed=report.seed)
         report.compare("effects", effects, "Random documents minus neighbours")
         compared = report.tests()
         groups = {
             f"k = {k}\n{company}": [
-                one for one in found if one["condition"] in ({"k": k, "others": company}, {})
+                one for one in result if one["condition"] in ({"k": k, "others": company}, {})
             ]
             for k in ks
             for company in COMPANIES
         }
-        report.say_scores([one for one in found if one["condition"].get("k", max(ks)) == max(ks)])
+        report.say_scores([one for one in result if one["condition"].get("k", max(ks)) == max(ks)])
         report.say_differences(effects, "random documents minus neighbours")
         report.say_differences([one for one in compared if one["condition"].get("k") == max(ks)])
         report.draw(bar_plot, groups)
@@ -267,7 +267,7 @@ class Order(Experiment):
     def report(self, report: Report) -> None:
         exact = report.config["exact_chunks"]
         report.rows = sorted(report.rows, key=lambda row: row["condition"].get("chunks", 10**6))
-        found = report.scores("by number of chunks")
+        result = report.scores("by number of chunks")
         compared = report.tests()
         report.remarks.append(
             f"Chunks end {'after' if exact else 'with the sentence nearest to'} {CHUNK_TOKENS} "
@@ -284,14 +284,14 @@ class Order(Experiment):
                 f"Left out, as the document has fewer chunks, of {len(items)} questions: {shown}."
             )
         most = {"chunks": max((k for k, count in fewer.items() if not count), default=0)}
-        report.say_scores([one for one in found if one["condition"] in (most, {})])
+        report.say_scores([one for one in result if one["condition"] in (most, {})])
         report.say_differences([one for one in compared if one["condition"] == most])
         counts = ", ".join(str(chunks) for chunks in asked if chunks)
         report.sentences.append(f"Numbers of chunks that were asked: {counts or 'none'}.")
         label = f"Chunks of {'' if exact else 'about '}{CHUNK_TOKENS} tokens"
         curves = [curve for curve in published_curves(self.name) if curve.k]
-        report.draw(line_plot, found, x="chunks", x_label=label, published=curves)
-        with_tokens = [cell for cell in found if cell.get("input_tokens")]
+        report.draw(line_plot, result, x="chunks", x_label=label, published=curves)
+        with_tokens = [cell for cell in result if cell.get("input_tokens")]
         label = "Input tokens for a question (mean)"
         report.draw(line_plot, with_tokens, suffix="-tokens", x="input_tokens", x_label=label)
 
@@ -302,7 +302,7 @@ def spreads(rows: Sequence[Row], *, seed: int) -> list[dict[str, Any]]:
     At each k and by each metric, over the questions with a key that were answered at all positions.
     Holm corrects the p-values.
     """
-    found = []
+    results = []
     for head, some in by_method(scored(rows), ("k",)):
         answers = grouped(some, lambda row: (row["condition"].get("position"), row["item"]))
         scores = {key: fmean(float(row["score"]) for row in own) for key, own in answers.items()}
@@ -316,7 +316,7 @@ def spreads(rows: Sequence[Row], *, seed: int) -> list[dict[str, Any]]:
             continue
         matrix = np.array([[scores[position, item] for item in items] for position in positions])
         means = matrix.mean(axis=1)
-        found.append(
+        results.append(
             {
                 "metric": head["metric"],
                 "method": head["method"],
@@ -328,5 +328,5 @@ def spreads(rows: Sequence[Row], *, seed: int) -> list[dict[str, Any]]:
                 "p": spread_test(matrix, seed=seed),
             }
         )
-    correct(found)
-    return found
+    correct(results)
+    return results

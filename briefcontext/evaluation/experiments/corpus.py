@@ -88,9 +88,9 @@ class Corpus:
         """
         keys = {document.id for document in self.key_documents(item)}
         ranking = self.ranking(item, count + len(keys))
-        found = [document for document in ranking if document.id not in keys]
-        _check_count(len(found), count, f"that are not key documents of question {item.id}")
-        return found[:count]
+        results = [document for document in ranking if document.id not in keys]
+        _check_count(len(results), count, f"that are not key documents of question {item.id}")
+        return results[:count]
 
     def random(self, item: Item, count: int, seed: int) -> list[Document]:
         """Return `count` random passages, none a key document or among the question's 64 nearest.
@@ -106,10 +106,10 @@ class Corpus:
         return self.knowledge_base.get(drawn)
 
 
-def _check_count(found: int, wanted: int, which: str) -> None:
-    if found < wanted:
+def _check_count(count: int, wanted: int, which: str) -> None:
+    if count < wanted:
         raise InputError(
-            f"The knowledge base has only {found:,} passages {which}, and {wanted:,} are needed. "
+            f"The knowledge base has only {count:,} passages {which}, and {wanted:,} are needed. "
             "Use a larger one, or a smaller k."
         )
 

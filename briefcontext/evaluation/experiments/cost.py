@@ -138,7 +138,7 @@ class Cost(RealRankings):
 
 def cost_of(rows: Sequence[Row]) -> list[dict[str, Any]]:
     """Return the mean tokens of a question by method, condition and stage."""
-    found = []
+    results = []
     groups = grouped(answered(rows), lambda row: (row["method"], condition_of(row)))
     for (method, condition), some in groups.items():
         cost: dict[str, Any] = {"method": method, "condition": dict(condition), "n": len(some)}
@@ -153,13 +153,13 @@ def cost_of(rows: Sequence[Row]) -> list[dict[str, Any]]:
         same = [pair for pair in pairs if condition_of(pair[0]) == condition]
         own, base = (sum(pair[side]["usage"]["input_tokens"] for pair in same) for side in (0, 1))
         cost["input_ratio"] = own / base if base else None
-        found.append(cost)
-    return found
+        results.append(cost)
+    return results
 
 
 def predictions(rows: Sequence[Row], prices: Prices) -> list[dict[str, Any]]:
     """Return the prediction of equations 4 and 5 and the use, by method and condition."""
-    found: list[dict[str, Any]] = []
+    results: list[dict[str, Any]] = []
     for name in dict.fromkeys(row["method"] for row in rows):
         pairs = paired(rows, name, VANILLA)
         whole = [pair for pair in pairs if not any(row.get("in_parts") for row in pair)]
@@ -171,8 +171,8 @@ def predictions(rows: Sequence[Row], prices: Prices) -> list[dict[str, Any]]:
                 "predicted_cost": prices.cost(means["predicted_input"], means["predicted_output"]),
                 "cost": prices.cost(means["input_tokens"], means["output_tokens"]),
             }
-            found.append({**head, **means, **costs})
-    return found
+            results.append({**head, **means, **costs})
+    return results
 
 
 def _predicted(row: Row, vanilla: Row) -> dict[str, float]:
@@ -193,7 +193,7 @@ def _predicted(row: Row, vanilla: Row) -> dict[str, float]:
 
 def savings(rows: Sequence[Row], prices: Prices) -> list[dict[str, Any]]:
     """Return the share of map-reduce's tokens and cost that the preflight saves, by condition."""
-    found = []
+    results = []
     both = paired(rows, "briefcontext", "map_reduce")
     for condition, pairs in grouped(both, lambda pair: condition_of(pair[0])).items():
         skipped = fmean(row["route"] != "map_reduce" for row, _ in pairs)
@@ -208,8 +208,8 @@ def savings(rows: Sequence[Row], prices: Prices) -> list[dict[str, Any]]:
             sums["cost"] = (prices.cost(given, made), prices.cost(all_given, all_made))
         for what, (own, whole) in sums.items():
             if whole:
-                found.append({**head, "what": what, "saved": 1 - own / whole})
-    return found
+                results.append({**head, "what": what, "saved": 1 - own / whole})
+    return results
 
 
 def _tokens(row: Row, stage: str, side: str) -> int:

@@ -62,23 +62,25 @@ class Report:
         """Paths without a suffix."""
         self.remarks: list[str] = []
 
-    def add(self, name: str, found: Any, tables: Iterable[Table]) -> None:
+    def add(self, name: str, result: Any, tables: Iterable[Table]) -> None:
         """Keep values under a name, and show them in tables."""
-        self.summary[name] = found
+        self.summary[name] = result
         self.tables += tables
 
     def show(
-        self, name: str, found: Sequence[Record], title: str, columns: Columns, *notes: str
+        self, name: str, result: Sequence[Record], title: str, columns: Columns, *notes: str
     ) -> None:
         """Keep records under a name, and show them in a table for each metric."""
-        groups = titled_by_metric(title, found)
-        self.add(name, found, (Table.of(head, some, columns, *notes) for head, some in groups))
+        groups = titled_by_metric(title, result)
+        self.add(
+            name, result, (Table.from_records(head, some, columns, *notes) for head, some in groups)
+        )
 
     def scores(self, title: str, name: str = "cells", by: Sequence[str] = ()) -> list[Cell]:
         """Score each method and condition, and return the scores; `by` is that of `cells`."""
-        found = cells(self.rows, seed=self.seed, by=by)
-        self.add(name, found, cells_tables(title, found))
-        return found
+        result = cells(self.rows, seed=self.seed, by=by)
+        self.add(name, result, cells_tables(title, result))
+        return result
 
     def tests(
         self, title: str = VERSUS_VANILLA, name: str = "comparisons", by: Sequence[str] = ()
@@ -87,36 +89,38 @@ class Report:
         return self.compare(name, compare_methods(self.rows, seed=self.seed, by=by), title)
 
     def compare(
-        self, name: str, found: list[Comparison], title: str = VERSUS_VANILLA
+        self, name: str, results: list[Comparison], title: str = VERSUS_VANILLA
     ) -> list[Comparison]:
         """Keep comparisons under a name, show them in tables, and return them."""
-        self.add(name, found, comparison_tables(found, title))
-        return found
+        self.add(name, results, comparison_tables(results, title))
+        return results
 
     def pivot(
         self,
         name: str,
-        found: Sequence[Record],
+        result: Sequence[Record],
         title: str,
         across: str,
         show: Callable[[Record], str],
         *notes: str,
     ) -> None:
         """Keep records under a name, and show them with a column for each value of a condition."""
-        groups = titled_by_metric(title, found)
+        groups = titled_by_metric(title, result)
         tables = (pivoted(head, some, across, show, *notes) for head, some in groups)
-        self.add(name, found, tables)
+        self.add(name, result, tables)
 
-    def say_scores(self, found: Sequence[Cell]) -> None:
+    def say_scores(self, result: Sequence[Cell]) -> None:
         """State the scores of cells as a sentence."""
-        for metric, some in by_metric(one for one in found if "score" in one).items():
+        for metric, some in by_metric(one for one in result if "score" in one).items():
             shown = [f"{_named(one)} {percent(one['score'])}% (n = {one['n']})" for one in some]
             self.sentences.append(f"{SCORE_NAMES[metric]}: {', '.join(shown)}.")
 
-    def say_differences(self, found: Sequence[Comparison], what: str = "minus vanilla RAG") -> None:
+    def say_differences(
+        self, result: Sequence[Comparison], what: str = "minus vanilla RAG"
+    ) -> None:
         """State differences with their intervals and corrected p-values."""
         shown = []
-        for one in found:
+        for one in result:
             difference = with_interval(one["difference"], one["low"], one["high"], "+.1f")
             shown.append(f"{_named(one)} {difference} (p {p_value(one['p_holm'])} by Holm)")
         if shown:

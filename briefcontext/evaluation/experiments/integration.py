@@ -73,10 +73,14 @@ class Integration(RealRankings):
         note = "Each data set counts the same; bootstrap intervals over the questions of each."
         columns = {**METHOD, **under("k"), **N, "Mean [95% CI]": interval_of("score")}
         report.show("averages", averages, "Mean over data sets", columns, note)
-        tables = [t for name, found in by_group.items() for t in cells_tables(f"on {name}", found)]
+        tables = [
+            t for name, result in by_group.items() for t in cells_tables(f"on {name}", result)
+        ]
         report.add("groups", by_group, tables)
         tested = {group: compare_methods(some, seed=seed) for group, some in groups.items()}
-        comparisons = [{**one, "group": group} for group, found in tested.items() for one in found]
+        comparisons = [
+            {**one, "group": group} for group, result in tested.items() for one in result
+        ]
         of_averages = compare_averages(report.rows, seed=seed)
         correct([*comparisons, *of_averages])
         report.compare("average_comparisons", of_averages, f"{VERSUS_VANILLA}, mean over data sets")
@@ -95,8 +99,8 @@ class Integration(RealRankings):
         curves = published_curves(self.name)
         for k in ks:
             shown = {
-                group: [one for one in found if one["condition"].get("k", k) == k]
-                for group, found in by_group.items()
+                group: [one for one in result if one["condition"].get("k", k) == k]
+                for group, result in by_group.items()
             }
             suffix = f"-k{k}" if len(ks) > 1 else ""
             report.draw(bar_plot, shown, suffix=suffix, published=curves)
@@ -104,7 +108,7 @@ class Integration(RealRankings):
 
 def macro_averages(rows: Sequence[Row], *, seed: int) -> list[dict[str, Any]]:
     """Return the mean of the data sets' scores by each metric that several of them have."""
-    found: list[dict[str, Any]] = []
+    results: list[dict[str, Any]] = []
     by_set = by_metric(scored(rows)).items()
     names = {metric: [*grouped(some, itemgetter("group"))] for metric, some in by_set}
     for head, own in by_method(scored(rows)):
@@ -116,5 +120,5 @@ def macro_averages(rows: Sequence[Row], *, seed: int) -> list[dict[str, Any]]:
         if len(scores) == len(groups) > 1:
             low, high = bootstrap(*scores, seed=seed)
             mean = {"score": fmean(map(fmean, scores)), "low": low, "high": high}
-            found.append({**head, "groups": groups, "n": sum(map(len, scores)), **mean})
-    return found
+            results.append({**head, "groups": groups, "n": sum(map(len, scores)), **mean})
+    return results

@@ -157,13 +157,13 @@ def outcomes_of(
     verdicts: Sequence[Verdict], key: Mapping[str, Mapping[str, str]], preferred: str
 ) -> dict[str, dict[str, str]]:
     """Return win, tie or lose for the preferred method, by pair and rater; later verdicts count."""
-    found: dict[str, dict[str, str]] = {}
+    result: dict[str, dict[str, str]] = {}
     for verdict in verdicts:
         if verdict.pair in key and verdict.verdict != UNPARSED:
             won = key[verdict.pair].get(verdict.verdict) == preferred
             word = "tie" if verdict.verdict == "tie" else "win" if won else "lose"
-            found.setdefault(verdict.pair, {})[verdict.rater] = word
-    return found
+            result.setdefault(verdict.pair, {})[verdict.rater] = word
+    return result
 
 
 def count_verdicts(
@@ -173,14 +173,14 @@ def count_verdicts(
     identical: int = 0,
 ) -> list[dict[str, Any]]:
     """Count, for each rater, how often a method's answer was preferred to the other's."""
-    found: list[dict[str, Any]] = []
+    results: list[dict[str, Any]] = []
     for rater, given in grouped(verdicts, lambda verdict: verdict.rater).items():
         by_pair = grouped(given, lambda verdict: verdict.pair).values()
         names = [by_rater[rater] for by_rater in outcomes_of(given, key, preferred).values()]
         counts = _counts(names, identical)
         last = [own[-1] for own in by_pair]
         pairs = [pair for own in by_pair for pair in pairwise(own)]
-        found.append(
+        results.append(
             {
                 "rater": rater,
                 **counts,
@@ -192,8 +192,8 @@ def count_verdicts(
                 "p": mcnemar_exact(counts["win"], counts["lose"]),
             }
         )
-    correct(found)
-    return found
+    correct(results)
+    return results
 
 
 def _counts(outcomes: Sequence[str], identical: int) -> dict[str, int]:
@@ -212,11 +212,11 @@ def _agreed(
 
 def consensus(outcomes: Mapping[str, Mapping[str, str]]) -> dict[str, str]:
     """Return for each pair the outcome that more than half of its raters gave, or else a tie."""
-    found = {}
+    result = {}
     for pair, by_rater in outcomes.items():
         outcome, count = Counter(by_rater.values()).most_common(1)[0]
-        found[pair] = outcome if 2 * count > len(by_rater) else "tie"
-    return found
+        result[pair] = outcome if 2 * count > len(by_rater) else "tie"
+    return result
 
 
 def agreement(
@@ -236,17 +236,17 @@ def agreement(
         return None
     codes, two = np.array(judged), len(raters) == 2
     name = "Cohen's kappa" if two else "Fleiss' kappa"
-    found = {"name": name, "raters": len(raters), "pairs": len(judged), "kappa": None}
+    result = {"name": name, "raters": len(raters), "pairs": len(judged), "kappa": None}
     if len(np.unique(codes)) == 1:
-        return found
+        return result
     if not two:
         counts, _ = inter_rater.aggregate_raters(codes, len(OUTCOMES))
-        return {**found, "kappa": float(inter_rater.fleiss_kappa(counts))}
+        return {**result, "kappa": float(inter_rater.fleiss_kappa(counts))}
     # statsmodels divides 0 by 0 in a test that is not used here.
     with np.errstate(invalid="ignore"):
         cohen = inter_rater.cohens_kappa(inter_rater.to_table(codes, len(OUTCOMES))[0])
     interval = {"low": float(cohen.kappa_low), "high": float(cohen.kappa_upp)}
-    return {**found, "kappa": float(cohen.kappa), **interval}
+    return {**result, "kappa": float(cohen.kappa), **interval}
 
 
 def _consensus_table(agreed: Mapping[str, Any], versus: str) -> Table:
@@ -260,7 +260,7 @@ def _consensus_table(agreed: Mapping[str, Any], versus: str) -> Table:
         note = (
             f"{kappa['name']} of {kappa['raters']} raters on {kappa['pairs']} pairs: {value}{span}."
         )
-    return Table.of(
+    return Table.from_records(
         f"{versus}, consensus of the raters",
         [agreed],
         {

@@ -130,12 +130,12 @@ def run_preflight(
                 warnings.append(fitted.shortfall())
             except InputError as error:
                 reason = str(error)
-    found = measured(labelled, decided, iou_threshold=iou_threshold, seed=seed)
+    result = measured(labelled, decided, iou_threshold=iou_threshold, seed=seed)
     summary: dict[str, Any] = {
         "experiment": "preflight",
         "model": None,
         "simulation": False,
-        **found,
+        **result,
         "positive": positive,
         "calibrated_by": "nested cross-validation" if given is None else "calibration",
         "calibrated_reason": reason,
@@ -190,7 +190,7 @@ def measured(
 def _decided(
     labelled: LabelledQuestions, checks: Mapping[str, Decisions], of: Flags, seed: int
 ) -> dict[str, Any]:
-    labels, found = labelled.misplaced, {}
+    labels, result = labelled.misplaced, {}
     for check, (scores, mapped) in checks.items():
         kinds = {}
         for kind in KINDS:
@@ -201,8 +201,8 @@ def _decided(
                 interval = auc(scores[some & labels], scores[some & ~labels], seed=seed)
                 area = float(roc_auc_score(labels[some], scores[some]))
                 kinds[kind] |= {"auc": area, **interval._asdict()}
-        found[check] = {**kinds["misplaced"], "kinds": kinds}
-    return found
+        result[check] = {**kinds["misplaced"], "kinds": kinds}
+    return result
 
 
 def decisions_table(summary: Record) -> Table:
@@ -224,7 +224,7 @@ def decisions_table(summary: Record) -> Table:
         "skip the map": percent_of("skip_share"),
         "AUC": interval_of("auc"),
     }
-    return Table.of("Decisions", records, columns, _NOTE)
+    return Table.from_records("Decisions", records, columns, _NOTE)
 
 
 def _share_of(name: str) -> Callable[[Record], str]:

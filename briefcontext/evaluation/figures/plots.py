@@ -69,7 +69,7 @@ def _figure(
 
 
 def line_plot(
-    found: Sequence[Cell],
+    result: Sequence[Cell],
     path: Path,
     *,
     title: str,
@@ -84,7 +84,7 @@ def line_plot(
     Values of a condition are evenly spaced. Methods without the value are level lines.
     """
     written = []
-    for metric, file, cells in _by_metric(found, path):
+    for metric, file, cells in _by_metric(result, path):
         ranked = [cell for cell in cells if _value(cell, x) is not None]
         panels = list(dict.fromkeys(cell["condition"].get(panel) for cell in ranked))
         if not panels:
@@ -184,8 +184,8 @@ def _same_set(published: str, group: str) -> bool:
     return published.lower().partition("-")[0] == group.lower().partition("-")[0]
 
 
-def _by_metric(found: Sequence[Cell], path: Path) -> Iterator[tuple[str, Path, list[Cell]]]:
-    groups = by_metric([cell for cell in found if "score" in cell])
+def _by_metric(result: Sequence[Cell], path: Path) -> Iterator[tuple[str, Path, list[Cell]]]:
+    groups = by_metric([cell for cell in result if "score" in cell])
     for metric, some in groups.items():
         file = path if len(groups) == 1 else path.with_name(f"{path.name}-{metric}")
         yield metric, file, some

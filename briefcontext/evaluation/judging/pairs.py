@@ -111,7 +111,7 @@ def _read(file: Path, unnamed: str = "") -> list[Verdict]:
         rows = list(csv.DictReader(io.StringIO(text), delimiter=mark))
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise InputError(f"{file} cannot be read: {error}. Give a CSV file in UTF-8.") from error
-    found = []
+    results = []
     for number, row in enumerate(rows, 2):
         stated = [value for name, value in row.items() if str(name).startswith("verdict")]
         if not stated or "pair" not in row:
@@ -125,8 +125,8 @@ def _read(file: Path, unnamed: str = "") -> list[Verdict]:
         if verdict is None:
             raise InputError(f"{file}, line {number}: the verdict is {word!r}. Write A, B or tie.")
         values = [(row.get(name) or "").strip() for name in ("pair", "rater", "comment")]
-        found.append(Verdict(values[0], verdict, values[1] or unnamed, values[2]))
-    return found
+        results.append(Verdict(values[0], verdict, values[1] or unnamed, values[2]))
+    return results
 
 
 def import_verdicts(folder: Path, file: Path) -> int:
@@ -161,8 +161,8 @@ def judge_pairs(
     async def ask(pair: Pair, first: str, second: str) -> str:
         question = Question(text=pair.question, options={})
         reply = await models.ask("judge", question, settings.budget(), first=first, second=second)
-        found = _STATED.findall(reply)
-        return VERDICTS[found[-1].casefold()] if found else UNPARSED
+        result = _STATED.findall(reply)
+        return VERDICTS[result[-1].casefold()] if result else UNPARSED
 
     async def judged(pair: Pair) -> Verdict:
         one, swapped = await ask(pair, pair.a, pair.b), await ask(pair, pair.b, pair.a)

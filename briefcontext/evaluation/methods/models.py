@@ -202,7 +202,7 @@ class CallTrace(BaseCallbackHandler):
         """Keep the request."""
         parameters = json.dumps(kwargs.get("invocation_params"), sort_keys=True, default=str)
         prompt = "\n".join(message.text for message in messages[0])
-        context = sum(len(found[0]) for found in DOCUMENT.finditer(prompt)) / max(1, len(prompt))
+        context = sum(len(match[0]) for match in DOCUMENT.finditer(prompt)) / max(1, len(prompt))
         self._asked[run_id] = (
             kwargs.get("metadata") or {},
             parameters,

@@ -88,10 +88,10 @@ class RunFolder:
         if not self.path.is_dir():
             raise InputError(f"There is no folder {self.path}. Check the path.")
         try:
-            found: dict[str, Any] = json.loads((self.path / name).read_text(encoding="utf-8"))
+            result: dict[str, Any] = json.loads((self.path / name).read_text(encoding="utf-8"))
         except (OSError, json.JSONDecodeError) as error:
             raise InputError(f"{missing}: {name} cannot be read ({error}). {advice}") from error
-        return found
+        return result
 
     def rows(self) -> dict[str, Row]:
         """Return the rows by id, the last of each."""

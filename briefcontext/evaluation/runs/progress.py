@@ -74,8 +74,8 @@ class CountingModel(BaseChatModel):
         if document:
             sentence = document[2].split("\n")[-1].split(". ")[0]
             quotes = [{"key": document[1], "quote": sentence}]
-            found = {"relevant": True, "quotes": quotes, "finding": sentence, "confidence": 0.8}
-            text = json.dumps(found)
+            result = {"relevant": True, "quotes": quotes, "finding": sentence, "confidence": 0.8}
+            text = json.dumps(result)
             made = round(len(text) / CHARACTERS_PER_TOKEN)
         usage = UsageMetadata(input_tokens=given, output_tokens=made, total_tokens=given + made)
         message = AIMessage(text, usage_metadata=usage)

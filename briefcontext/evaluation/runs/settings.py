@@ -127,8 +127,8 @@ def provenance(encoder_revision: str) -> dict[str, Any]:
 
 def versions() -> dict[str, str]:
     """Return the versions of Python and of the packages that results depend on."""
-    found = {"python": python_version()}
+    result = {"python": python_version()}
     for name in _VERSIONED:
         with suppress(PackageNotFoundError):
-            found[name] = version(name)
-    return found
+            result[name] = version(name)
+    return result

@@ -70,7 +70,7 @@ def compare_conditions(
     tested against. A condition names some of the values; answers that differ in others are averaged
     for each question. Holm corrects over all comparisons.
     """
-    found = []
+    results = []
     for label, first, second in conditions:
         for metric, some in by_metric(scored(rows)).items():
             ranked = [row for row in some if row["condition"]]
@@ -79,9 +79,9 @@ def compare_conditions(
                 both = [pair for item in one for pair in product(one[item], other.get(item, ()))]
                 if both:
                     head = {"metric": metric, "method": name, "condition": label}
-                    found.append({**head, **_compared(both, seed)})
-    correct(found)
-    return found
+                    results.append({**head, **_compared(both, seed)})
+    correct(results)
+    return results
 
 
 def _by_item(rows: Sequence[Row], condition: Record) -> dict[str, list[Row]]:
@@ -101,16 +101,16 @@ def compare_methods(rows: Sequence[Row], *, seed: int, by: Sequence[str] = ()) -
     Exact McNemar for multiple choice, a paired permutation test for F1 and if a question has
     several answers. `by` is that of `cells`. Questions without a key are left out.
     """
-    found = [{**head, **_compared(pairs, seed)} for head, pairs in _against_vanilla(rows, by)]
-    correct(found)
-    return found
+    results = [{**head, **_compared(pairs, seed)} for head, pairs in _against_vanilla(rows, by)]
+    correct(results)
+    return results
 
 
 def compare_averages(rows: Sequence[Row], *, seed: int) -> list[Comparison]:
     """Test every method against vanilla in the mean over data sets, each of which counts the same."""
     by_set = by_metric(scored(rows)).items()
     names = {metric: {row["group"] for row in some} for metric, some in by_set}
-    found = []
+    results = []
     for head, pairs in _against_vanilla(rows):
         by_group = grouped(pairs, lambda pair: pair[0]["group"])
         groups = [_differences(own) for own in by_group.values()]
@@ -119,8 +119,8 @@ def compare_averages(rows: Sequence[Row], *, seed: int) -> list[Comparison]:
             weighted = [difference / len(group) for group in groups for difference in group]
             p = permutation_test(weighted, seed=seed)
             tested = _tested(every, bootstrap(*groups, seed=seed), p, PERMUTATION)
-            found.append({**head, **tested, "difference": fmean(map(fmean, groups))})
-    return found
+            results.append({**head, **tested, "difference": fmean(map(fmean, groups))})
+    return results
 
 
 def _against_vanilla(
@@ -178,5 +178,5 @@ def comparison_tables(comparisons: Sequence[Comparison], title: str) -> list[Tab
         notes = [DIFFERENCES_NOTE]
         if some[0]["holm_over"] > 1:
             notes.append(f"Holm corrects over {some[0]['holm_over']} comparisons.")
-        tables.append(Table.of(heading, some, columns, *notes))
+        tables.append(Table.from_records(heading, some, columns, *notes))
     return tables

@@ -35,8 +35,8 @@ Bounds = Interval | tuple[None, None]
 
 def wilson(successes: int, n: int, confidence: float = CONFIDENCE) -> Interval:
     """Return Wilson's score interval for a share (Wilson 1927)."""
-    found = stats.binomtest(successes, n).proportion_ci(confidence, method="wilson")
-    return Interval(float(found.low), float(found.high))
+    result = stats.binomtest(successes, n).proportion_ci(confidence, method="wilson")
+    return Interval(float(result.low), float(result.high))
 
 
 def bootstrap(*groups: Numbers, resamples: int = RESAMPLES, seed: int = 0) -> Bounds:
@@ -85,12 +85,12 @@ def spread_test(scores: Positions, *, resamples: int = RESAMPLES, seed: int = 0)
     def statistic(*positions: Floats, axis: int) -> Any:
         return np.ptp([np.mean(position, axis=axis) for position in positions], axis=0)
 
-    found = stats.permutation_test(
+    result = stats.permutation_test(
         tuple(values), statistic, permutation_type="samples", vectorized=True,
         alternative="greater", n_resamples=resamples, batch=max(1, _BATCH // values.size),
         rng=np.random.default_rng(seed),
     )  # fmt: skip
-    return float(found.pvalue)
+    return float(result.pvalue)
 
 
 def mcnemar_exact(only_a: int, only_b: int) -> float:
@@ -104,11 +104,11 @@ def permutation_test(differences: Numbers, *, resamples: int = RESAMPLES, seed: 
     values = values[values != 0]  # A flip does not change a zero.
     if len(values) < 2:
         return 1.0
-    found = stats.permutation_test(
+    result = stats.permutation_test(
         (values,), np.mean, permutation_type="samples", vectorized=True, n_resamples=resamples,
         batch=max(1, _BATCH // len(values)), rng=np.random.default_rng(seed),
     )  # fmt: skip
-    return float(found.pvalue)
+    return float(result.pvalue)
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
@@ -137,9 +137,9 @@ def count_decisions(misplaced: ArrayLike, mapped: ArrayLike) -> dict[str, Any]:
 def _percentiles(
     data: Sequence[Numbers], statistic: Callable[..., Any], resamples: int, seed: int
 ) -> Interval:
-    found = stats.bootstrap(
+    result = stats.bootstrap(
         data, statistic, vectorized=True, n_resamples=resamples, confidence_level=CONFIDENCE,
         batch=max(1, _BATCH // sum(map(len, data))), method="percentile",
         rng=np.random.default_rng(seed),
     ).confidence_interval  # fmt: skip
-    return Interval(float(found.low), float(found.high))
+    return Interval(float(result.low), float(result.high))

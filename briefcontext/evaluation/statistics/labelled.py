@@ -102,8 +102,8 @@ def label_questions(
     question has gold ids, or the knowledge base has none of them.
     """
     wanted = sorted({id for item in items for id in item.gold_ids})
-    named = base.named(wanted)
-    ids = {name for found in named for name in (found.id, str(found.metadata["source_id"]))}
+    named = base.by_names(wanted)
+    ids = {name for result in named for name in (result.id, str(result.metadata["source_id"]))}
     missing = sorted(set(wanted) - ids)
     if len(missing) == len(wanted):
         raise InputError(
@@ -126,6 +126,8 @@ def label_questions(
             continue
         rank = gold_rank(documents, item.gold_ids)
         for k in ks:
-            rankings = TwoRankings.of(item.question, documents[:k], base.term_statistics)
+            rankings = TwoRankings.from_documents(
+                item.question, documents[:k], base.term_statistics
+            )
             labelled[k].append(Labelled(item, rankings, rank if rank and rank <= k else None))
     return {k: LabelledQuestions(some, k, missing, left_out) for k, some in labelled.items()}

@@ -51,11 +51,11 @@ def mirage_choice(reply: str, options: Mapping[str, str], settled: str | None) -
         return settled
     labels = list(_CHOICE_LABEL.finditer(reply))
     letters = "|".join(map(re.escape, options))
-    found = re.search(
+    match = re.search(
         rf"\b(?:{letters})\b(?!\s+(?!or\b|and\b)[a-z])",
         reply[labels[-1].end() :] if labels else reply,
     )
-    return found[0] if found else "A"
+    return match[0] if match else "A"
 
 
 def _token_f1(output: list[str], answer: list[str]) -> float:

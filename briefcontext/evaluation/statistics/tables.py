@@ -30,7 +30,9 @@ class Table:
     notes: Sequence[str] = ()
 
     @classmethod
-    def of(cls, title: str, records: Iterable[Record], columns: Columns, *notes: str) -> Self:
+    def from_records(
+        cls, title: str, records: Iterable[Record], columns: Columns, *notes: str
+    ) -> Self:
         """Make a row of each record."""
         rows = [[str(show(record)) for show in columns.values()] for record in records]
         return cls(title, list(columns), rows, notes)
@@ -219,7 +221,7 @@ def repeats_table(rows: Sequence[Row]) -> tuple[list[Cell], Iterator[Table]]:
         without_position = tuple(pair for pair in whole if pair[0] != "position")
         for condition in dict.fromkeys((whole, without_position)):
             each.append({**row, "condition": dict(condition)})
-    found = []
+    results = []
     for head, some in by_method(each):
         means = [
             fmean(question_means((row["item"], float(row["score"])) for row in own))
@@ -228,7 +230,7 @@ def repeats_table(rows: Sequence[Row]) -> tuple[list[Cell], Iterator[Table]]:
         if len(means) > 1:
             n = len({row["item"] for row in some})
             spread = {"repeats": len(means), "mean": fmean(means), "sd": stdev(means)}
-            found.append({**head, "n": n, **spread})
+            results.append({**head, "n": n, **spread})
     columns: Columns = {
         **METHOD,
         "Condition": lambda one: label_of(one["condition"]),
@@ -238,8 +240,8 @@ def repeats_table(rows: Sequence[Row]) -> tuple[list[Cell], Iterator[Table]]:
         "SD": percent_of("sd"),
     }
     note = "Mean and standard deviation over the repeats, in per cent; not over the questions."
-    groups = titled_by_metric("Over the repeats", found)
-    return found, (Table.of(title, some, columns, note) for title, some in groups)
+    groups = titled_by_metric("Over the repeats", results)
+    return results, (Table.from_records(title, some, columns, note) for title, some in groups)
 
 
 _OUTCOMES = ("unparsed", "abstained")
@@ -263,19 +265,19 @@ _COUNTS_NOTE = (
 )
 
 
-def cells_tables(what: str, found: Sequence[Cell]) -> list[Table]:
+def cells_tables(what: str, result: Sequence[Cell]) -> list[Table]:
     """Make a table for each metric of cells: "Accuracy by position", "F1 by position"."""
     return [
         cells_table(f"{SCORE_NAMES[metric]} {what}", some)
-        for metric, some in by_metric(found).items()
+        for metric, some in by_metric(result).items()
     ]
 
 
-def cells_table(title: str, found: Sequence[Cell]) -> Table:
+def cells_table(title: str, result: Sequence[Cell]) -> Table:
     """Make a table of the cells of one metric."""
-    metric = found[0]["metric"]
-    signals = [signal for signal in _SIGNALS if any(cell[signal] for cell in found)]
-    columns = {**METHOD, **under(*(name for cell in found for name in cell["condition"])), **N}
+    metric = result[0]["metric"]
+    signals = [signal for signal in _SIGNALS if any(cell[signal] for cell in result)]
+    columns = {**METHOD, **under(*(name for cell in result for name in cell["condition"])), **N}
     if metric != "none":
         head, name, _ = _SECOND_SCORES[metric]
         columns[f"{SCORE_NAMES[metric]} [95% CI]"] = interval_of("score")
@@ -286,7 +288,7 @@ def cells_table(title: str, found: Sequence[Cell]) -> Table:
         columns[name.capitalize().replace("_", " ")] = amount_of(name)
     notes = [_NOTES[metric]] if metric in _NOTES else []
     notes += [_COUNTS_NOTE, *(_SIGNALS[signal] for signal in signals)]
-    return Table.of(title, found, columns, *notes)
+    return Table.from_records(title, result, columns, *notes)
 
 
 def pivoted(

@@ -222,7 +222,7 @@ def _numbers(manifest: Manifest, sources: Iterable[Source]) -> list[int]:
 
 def _report(draft: Draft, sources: list[SourceReport]) -> BuildReport:
     place = draft.manifest.place
-    rejects_file = place.named(REJECTS_FILE) if place.stamp(REJECTS_FILE) else None
+    rejects_file = place.locate(REJECTS_FILE) if place.stamp(REJECTS_FILE) else None
     return BuildReport(place.path, sources, draft.manifest.passages, rejects_file)
 
 

@@ -101,7 +101,7 @@ class Draft:
         schemas = {PASSAGES: passage_schema(dimension), RECORDS: _RECORDS, TERMS: _TERMS}
         self._tables: dict[str, Table] = {}
         for name, schema in schemas.items():
-            uri = str(manifest.place.named(f"{name}.lance"))
+            uri = str(manifest.place.locate(f"{name}.lance"))
             self._tables[name] = (
                 Table.create(uri, schema)
                 if manifest.versions is None

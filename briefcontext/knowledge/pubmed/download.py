@@ -87,8 +87,8 @@ class Downloads:
 
     def _checksum(self, name: str) -> str:
         text = self._text(f"{name}.md5")
-        if found := _CHECKSUM.search(text.lower()):
-            return found[0]
+        if match := _CHECKSUM.search(text.lower()):
+            return match[0]
         raise KnowledgeBaseError(
             f"{self.url}{name}.md5 holds no MD5 checksum: {text[:80]!r}. Try again later."
         )

@@ -153,14 +153,14 @@ class LivePubMed:
         return [records[source_id]]
 
     def _find(self, question: str, most: int, filters: Filters) -> list[str]:
-        found: dict[str, None] = {}
+        result: dict[str, None] = {}
         fulfilling = pubmed_filters(filters)
         for words in pubmed_queries(question):
             query = f"({words}) AND {fulfilling}" if fulfilling else words
-            found.update(dict.fromkeys(self._eutilities.search(query, most)))
-            if len(found) >= most:
+            result.update(dict.fromkeys(self._eutilities.search(query, most)))
+            if len(result) >= most:
                 break
-        return list(found)[:most]
+        return list(result)[:most]
 
 
 def pubmed_queries(question: str) -> list[str]:

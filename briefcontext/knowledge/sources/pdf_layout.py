@@ -155,7 +155,7 @@ def cells(signs: Iterable[Sign]) -> list[Cell]:
             runs[-1].append(sign)
         else:
             runs.append(Cell(sign))
-    found, near = list[Cell](), defaultdict[int, list[Cell]](list)
+    result, near = list[Cell](), defaultdict[int, list[Cell]](list)
     for run in sorted(chain.from_iterable(map(_parted, runs)), key=lambda run: run.left):
         heights = [round(run.base / _NEAR) + step for step in (0, 1, -1)]
         for height in heights:
@@ -163,11 +163,11 @@ def cells(signs: Iterable[Sign]) -> list[Cell]:
         beside = chain.from_iterable(near[height] for height in heights)
         cell = next((cell for cell in beside if cell.is_next_to(run) and cell.has_room(run)), None)
         if cell is None:
-            found.append(run)
+            result.append(run)
             near[heights[0]].append(run)
         else:
             cell.merge(run)
-    return sorted(found, key=lambda cell: cell.place)
+    return sorted(result, key=lambda cell: cell.place)
 
 
 def _parted(run: Cell) -> Iterator[Cell]:
@@ -192,19 +192,19 @@ def lines(layer: Sequence[Cell], drawn_later: int) -> list[list[Cell]]:
     label.
     """
     own = [cell for cell in layer if cell.place < drawn_later]
-    found = list[list[Cell]]()
+    results = list[list[Cell]]()
     for cell in _by_column(own):
-        if found and found[-1][-1].is_beside(cell):
-            found[-1].append(cell)
+        if results and results[-1][-1].is_beside(cell):
+            results[-1].append(cell)
         else:
-            found.append([cell])
+            results.append([cell])
     for value in layer[len(own) :]:
-        label = next((line for line in found if line[0].is_beside(value)), None)
+        label = next((line for line in results if line[0].is_beside(value)), None)
         if label is None:
-            found.append([value])
+            results.append([value])
         else:
             label.append(value)
-    return list(map(_in_order, found))
+    return list(map(_in_order, results))
 
 
 def _by_column(layer: Sequence[Cell]) -> list[Cell]:

@@ -94,7 +94,7 @@ def flatten(element: etree._Element | None) -> str:
 
 def texts(element: etree._Element, path: str) -> list[str]:
     """Return the texts of all elements at a path that have some."""
-    return [text for found in element.iterfind(path) if (text := flatten(found))]
+    return [text for result in element.iterfind(path) if (text := flatten(result))]
 
 
 def first_text(element: etree._Element, *paths: str) -> str:

@@ -78,8 +78,8 @@ def labels(name: str, text: object) -> list[str]:
     parts = (
         text.split(";") if isinstance(text, str) else text if isinstance(text, list | tuple) else []
     )
-    found = (_label(name, part) for part in parts if isinstance(part, str))
-    return list(dict.fromkeys(filter(None, found)))
+    result = (_label(name, part) for part in parts if isinstance(part, str))
+    return list(dict.fromkeys(filter(None, result)))
 
 
 def _label(name: str, text: str) -> str:

@@ -122,7 +122,7 @@ class Manifest(BaseModel):
         from briefcontext.knowledge.store.table import Table
 
         assert self.versions is not None
-        return Table(str(self.place.named(f"{name}.lance")), self.versions[name])
+        return Table(str(self.place.locate(f"{name}.lance")), self.versions[name])
 
     def check(self, encoder: "Encoder | str", *, chunk_tokens: int | None = None) -> None:
         """Raise KnowledgeBaseError for another encoder than the base's, or another chunk size.

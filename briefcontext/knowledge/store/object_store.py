@@ -67,8 +67,8 @@ class ObjectStore(Place):
             self._store.delete(name)
 
     def stamp(self, name: str) -> object:
-        found = self._head(name)
-        return found and (found["e_tag"], found["last_modified"], found["size"])
+        result = self._head(name)
+        return result and (result["e_tag"], result["last_modified"], result["size"])
 
     def _head(self, name: str) -> Any:
         with self._errors(), suppress(FileNotFoundError):

@@ -144,10 +144,10 @@ class Snapshot:
 
     def sources(self, source_ids: Sequence[str]) -> dict[str, list[Document]]:
         rows = self.table.find([*DOCUMENT_COLUMNS, "place"], "source_id", source_ids)
-        found: dict[str, list[Document]] = {}
+        passages: dict[str, list[Document]] = {}
         for document in documents(rows.sort_by("place")):
-            found.setdefault(document.metadata["source_id"], []).append(document)
-        return found
+            passages.setdefault(document.metadata["source_id"], []).append(document)
+        return passages
 
     def search(self, vector: NDArray[np.float32], k: int, filters: Filters) -> list[Document]:
         where = filters.where()
@@ -156,12 +156,12 @@ class Snapshot:
 
         def candidates(asked: int) -> tuple[pa.Table, NDArray[np.float64], bool]:
             wanted = min(asked, most)
-            found = self._nearest(vector, wanted, where, filtered)
-            if len(found) < wanted:
+            result = self._nearest(vector, wanted, where, filtered)
+            if len(result) < wanted:
                 # The others are in partitions that were not searched.
-                found = self._nearest(vector, wanted, where, 0)
+                result = self._nearest(vector, wanted, where, 0)
             everything = wanted == most
-            return found, self._similarities(found, vector), everything
+            return result, self._similarities(result, vector), everything
 
         return _best(candidates, k) if most else []
 
@@ -187,14 +187,14 @@ class Snapshot:
         where = filters.where()
 
         def candidates(asked: int) -> tuple[pa.Table, NDArray[np.float64], bool]:
-            found = self.table.read(
+            result = self.table.read(
                 [*DOCUMENT_COLUMNS, "_score"],
                 where,
                 prefilter=True,
                 full_text_query=terms_query(terms),
                 limit=asked,
             )
-            return found, found["_score"].to_numpy().astype(np.float64), len(found) < asked
+            return result, result["_score"].to_numpy().astype(np.float64), len(result) < asked
 
         return _best(candidates, k) if terms else []
 
@@ -215,13 +215,13 @@ def _best(candidates: _Candidates, k: int) -> list[Document]:
     """
     asked = k + MORE
     while True:
-        found, scores, everything = candidates(asked)
-        ids = found["id"].to_pylist()
+        result, scores, everything = candidates(asked)
+        ids = result["id"].to_pylist()
         order = sorted(range(len(ids)), key=lambda place: (-scores[place], ids[place]))
         if everything or (len(order) > k and scores[order[-1]] < scores[order[k - 1]]):
             break
         asked *= 2
-    best = documents(found.take(pa.array(order[:k], pa.int64())))
+    best = documents(result.take(pa.array(order[:k], pa.int64())))
     for rank, (document, place) in enumerate(zip(best, order, strict=False), start=1):
         document.metadata.update(rank=rank, score=float(scores[place]))
     return best

@@ -22,7 +22,7 @@ class Place:
     def __str__(self) -> str:
         return str(self.path)
 
-    def named(self, name: str) -> Path | str:
+    def locate(self, name: str) -> Path | str:
         return self.path / name if isinstance(self.path, Path) else f"{self.path}/{name}"
 
     def names(self) -> set[str]:

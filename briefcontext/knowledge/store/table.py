@@ -142,13 +142,13 @@ class Table:
         self, columns: Sequence[str], by: str, values: Iterable[object], also: str | None = None
     ) -> pa.Table:
         """Return columns of the rows with one of the values in the column `by`."""
-        found = [
+        results = [
             self.read(columns, f"{part} AND ({also})" if also else part)
             for part in _parts(by, values)
         ]
         return (
-            pa.concat_tables(found)
-            if found
+            pa.concat_tables(results)
+            if results
             else self.data.schema.empty_table().select(list(columns))
         )
 
