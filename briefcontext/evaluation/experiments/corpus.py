@@ -53,7 +53,7 @@ class Corpus:
     def __init__(self, knowledge_base: "KnowledgeBase") -> None:
         self.knowledge_base = knowledge_base
         self.retriever = KeptRankings(knowledge_base=knowledge_base)
-        self._named = lru_cache(_MAX_RANKINGS)(knowledge_base.named)
+        self._named = lru_cache(_MAX_RANKINGS)(knowledge_base.by_names)
 
     @cached_property
     def _ids(self) -> list[str]:
