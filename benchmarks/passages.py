@@ -251,11 +251,13 @@ def drugs(n_without: int = 30, n_with: int = 10) -> tuple[list[Document], list[Q
     for place, name in enumerate(names):
         drug, illness = name.capitalize(), rng.choice(illnesses)
         texts = {
-            f"{drug} for {illness}": f"{drug} is approved for adults with {illness} who did not respond to the first "
-            f"treatment. In two trials {name} reduced symptoms within twelve weeks compared with "
-            f"placebo.",
-            f"Dose of {name}": f"The usual dose of {name} is {rng.choice([5, 10, 50])} mg once a day with food.",
-            f"Mechanism of {name}": f"{drug} binds to its receptor and blocks the signal. Its half-life is 14 hours.",
+            f"{drug} for {illness}": f"{drug} is approved for adults with {illness} who did not "
+            f"respond to the first treatment. In two trials {name} reduced symptoms within twelve "
+            f"weeks compared with placebo.",
+            f"Dose of {name}": f"The usual dose of {name} is {rng.choice([5, 10, 50])} mg once a "
+            f"day with food.",
+            f"Mechanism of {name}": f"{drug} binds to its receptor and blocks the signal. Its "
+            f"half-life is 14 hours.",
             f"{drug} in pregnancy": f"There are no studies of {name} in pregnant women.",
         }
         if place >= n_without:

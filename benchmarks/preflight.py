@@ -109,7 +109,8 @@ def measure(data: Path, folder: Path | None, work: Path) -> dict[str, list[Row]]
 def which_ranking(data: Path, name: str, cache: Path, work: Path) -> list[Row]:
     """Return the accuracy of the overlap for each compared order."""
     encoder = CachedEncoder(load_encoder(name), cache)
-    build_knowledge_base(read_passages(data), work / name, encoder=encoder)  # type: ignore[arg-type]
+    passages = read_passages(data)
+    build_knowledge_base(passages, work / name, encoder=encoder)  # type: ignore[arg-type]
     asked = [question for question in read_questions(data, "bioasq") if question.kind == "yesno"]
     asked += read_questions(data, "pubmedqa")
     encoder.encode_queries([question.text for question in asked])

@@ -43,10 +43,11 @@ PUBMED = 39_000_000
 """Citations in the baseline of 2026, of which about 60% have an abstract."""
 CITATION = (
     "<PubmedArticle><MedlineCitation><PMID Version='1'>{pmid}</PMID><DateRevised><Year>2024</Year>"
-    "<Month>05</Month><Day>06</Day></DateRevised><Article><Journal><JournalIssue><PubDate><Year>{year}"
-    "</Year></PubDate></JournalIssue><Title>Generated</Title></Journal><ArticleTitle>Article {pmid}"
+    "<Month>05</Month><Day>06</Day></DateRevised><Article><Journal><JournalIssue><PubDate><Year>"
+    "{year}</Year></PubDate></JournalIssue><Title>Generated</Title></Journal><ArticleTitle>Article {pmid}"
     "</ArticleTitle><Abstract><AbstractText>{text}</AbstractText></Abstract><AuthorList><Author>"
-    "<LastName>Author</LastName><Initials>A</Initials></Author></AuthorList><Language>eng</Language>"
+    "<LastName>Author</LastName><Initials>A</Initials></Author></AuthorList>"
+    "<Language>eng</Language>"
     "<PublicationTypeList><PublicationType>Journal Article</PublicationType></PublicationTypeList>"
     "</Article><MeshHeadingList><MeshHeading><DescriptorName>Heading {heading}</DescriptorName>"
     "</MeshHeading></MeshHeadingList></MedlineCitation></PubmedArticle>\n"
@@ -125,7 +126,8 @@ def write_site(site: Path, records: int) -> int:
             )
     each = -(-records // 4)
     for number in range(4):
-        content = f"<PubmedArticleSet>{''.join(parts[number * each : (number + 1) * each])}</PubmedArticleSet>"
+        articles = "".join(parts[number * each : (number + 1) * each])
+        content = f"<PubmedArticleSet>{articles}</PubmedArticleSet>"
         data, name = gzip.compress(content.encode(), 6), f"pubmed26n{number + 1:04}.xml.gz"
         (site / "baseline" / name).write_bytes(data)
         (site / "baseline" / f"{name}.md5").write_text(

@@ -168,9 +168,8 @@ def summary(rows: list[Row]) -> list[dict[str, str]]:
         aims = []
         for size, aim in figure.aims:
             if (value := measured_at.get(size, fitted and fitted(size))) is not None:
-                aims.append(
-                    f"{size:,}: <= {aim:g} {'met' if value <= aim else 'MISSED'} ({value:{figure.form}})"
-                )
+                outcome = "met" if value <= aim else "MISSED"
+                aims.append(f"{size:,}: <= {aim:g} {outcome} ({value:{figure.form}})")
         found.append(
             {
                 "figure": figure.name,

@@ -42,8 +42,8 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     help="Answers medical questions over retrieved literature, with citations. "
     "Not a medical device.",
-    epilog="Exit codes: 0 answered or abstained, 1 a model call failed or nothing was indexed, 2 bad input or "
-    "set-up, 3 something unexpected, 130 interrupted.",
+    epilog="Exit codes: 0 answered or abstained, 1 a model call failed or nothing was indexed, "
+    "2 bad input or set-up, 3 an unexpected error, 130 interrupted.",
 )
 
 

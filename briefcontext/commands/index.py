@@ -75,8 +75,8 @@ def index(
     encoder: Annotated[
         str | None,
         typer.Option(
-            help="e5, medcpt, bge, minilm, or a sentence-transformers model by folder or name. Default: the base's "
-            "own, and e5 for a new one."
+            help="e5, medcpt, bge, minilm, or a sentence-transformers model. Default: the base's "
+            "encoder, or e5 for a new base."
         ),
     ] = None,
     format: Annotated[

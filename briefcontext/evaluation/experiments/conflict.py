@@ -87,6 +87,7 @@ class _Conflicts(OnCorpus):
         bars = {
             _label(c): [_share(c, name) for name in _OUTCOMES] for c in results if c["compared"]
         }
+        counts = [str(c["compared"]) for c in results if c["compared"]]
         curves = [curve for curve in published_curves(self.name) if curve.position.isdigit()]
         published = {}
         for (k, position), own in grouped(curves, lambda each: (each.k, each.position)).items():
@@ -99,7 +100,7 @@ class _Conflicts(OnCorpus):
             {**bars, **published},
             parts=[name.capitalize() for name in _OUTCOMES],
             x_label="Conflicting answers (%), map-reduce against vanilla RAG",
-            caption=f"n = {', '.join(str(c['compared']) for c in results if c['compared'])} answers",
+            caption=f"n = {', '.join(counts)} answers",
             colours=WIN_TIE_LOSE_COLOURS,
             published=[*published],
             paper=SHORT[PREPRINT],

@@ -228,7 +228,7 @@ class AttentionBias(Controlled):
 
 
 class Order(Experiment):
-    """OP-RAG against vanilla RAG over the number of chunks, with the whole document and Self-Route."""
+    """OP-RAG against vanilla RAG, the whole document and Self-Route by number of chunks."""
 
     name = "order"
     title = "Order and number of chunks"

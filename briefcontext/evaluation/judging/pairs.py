@@ -103,7 +103,7 @@ class Verdict:
 
 
 def _read(file: Path, unnamed: str = "") -> list[Verdict]:
-    """Read a filled-in sheet, or the file that the page saves; rows without a verdict are left out."""
+    """Read a completed sheet, or the page's file, without rows that lack a verdict."""
     try:
         text = file.read_text(encoding="utf-8-sig")
         # Spreadsheets separate columns by semicolons if a comma marks decimals.

@@ -107,7 +107,7 @@ def compare_methods(rows: Sequence[Row], *, seed: int, by: Sequence[str] = ()) -
 
 
 def compare_averages(rows: Sequence[Row], *, seed: int) -> list[Comparison]:
-    """Test every method against vanilla in the mean over data sets, each of which counts the same."""
+    """Test every method against vanilla in the unweighted mean over data sets."""
     by_set = by_metric(scored(rows)).items()
     names = {metric: {row["group"] for row in some} for metric, some in by_set}
     results = []
