@@ -63,7 +63,7 @@ def test_a_reply_that_is_no_answer_is_asked_for_again(
     assert "asked_again" in kinds(answer, "info")
     last = server.calls[-1].body["messages"]
     assert [message["role"] for message in last] == ["system", "user", "assistant", "user"]
-    assert last[-1]["content"].startswith("That reply is no answer: it ")
+    assert last[-1]["content"].startswith("That reply is not an answer: it ")
 
 
 def test_two_replies_that_are_no_answer_are_an_error(
