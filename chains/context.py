@@ -10,7 +10,7 @@ from langchain_core.messages import BaseMessage
 
 from briefcontext.chains.citation import cite, document_key, publication_year
 from briefcontext.chains.model.call import CHARACTERS_PER_TOKEN, Model
-from briefcontext.chains.model.limits import CallBudget
+from briefcontext.chains.model.usage import CallBudget
 from briefcontext.chains.place import read_under
 from briefcontext.chains.reader import CUT_AT, Extraction, Quote
 from briefcontext.errors import ModelCallError

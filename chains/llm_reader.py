@@ -24,8 +24,8 @@ from briefcontext.chains.context import (
 from briefcontext.chains.extract import extract, extract_prompt, ground_all, lost_quotes
 from briefcontext.chains.model.call import Model, Reply, Request, StructuredOutput
 from briefcontext.chains.model.event_loop import together
-from briefcontext.chains.model.limits import CallBudget
 from briefcontext.chains.model.reply import cut_warning
+from briefcontext.chains.model.usage import CallBudget
 from briefcontext.chains.notes import Note, note
 from briefcontext.chains.parsing.answer_parser import parse_draft, read_reply, why_no_answer
 from briefcontext.chains.question import Question, check_question

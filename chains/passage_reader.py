@@ -7,7 +7,7 @@ from itertools import combinations_with_replacement
 from langchain_core.documents import Document
 
 from briefcontext.chains.citation import cite
-from briefcontext.chains.model.limits import CallBudget
+from briefcontext.chains.model.usage import CallBudget
 from briefcontext.chains.notes import note
 from briefcontext.chains.place import find_place, read_under
 from briefcontext.chains.question import Question
@@ -27,17 +27,8 @@ NOTHING_WRITTEN = "Closest passages. No model was used, so no answer was written
 _NEAREST = 3
 _NO_CHOICE = "No option was chosen, as no model was used."
 _RESULT_LABELS = ("result", "finding", "conclusion", "interpretation")
-_OTHER_LABELS = (
-    "background",
-    "context",
-    "introduction",
-    "objective",
-    "aim",
-    "purpose",
-    "method",
-    "design",
-    "setting",
-)
+_BACKGROUND_LABELS = ("background", "context", "introduction", "objective", "aim", "purpose")
+_METHOD_LABELS = ("method", "design", "setting")
 
 
 class PassageReader:
@@ -148,7 +139,9 @@ class PassageReader:
 def _section_rank(section: str) -> int:
     """Return 0 for results and conclusions, 2 for background and methods, else 1."""
     label = section.casefold()
-    return 0 if label.startswith(_RESULT_LABELS) else 2 if label.startswith(_OTHER_LABELS) else 1
+    if label.startswith(_RESULT_LABELS):
+        return 0
+    return 2 if label.startswith(_BACKGROUND_LABELS + _METHOD_LABELS) else 1
 
 
 def _line(quote: Quote, document: Document) -> str:

@@ -7,16 +7,16 @@ from typing import Any, Literal, NamedTuple, Protocol, get_args
 
 from langchain_core.documents import Document
 from langchain_core.messages import AIMessage, BaseMessage
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import BaseModel, Field, field_validator
 
 from briefcontext.chains.citation import Citation
 from briefcontext.chains.claims import Claim
 from briefcontext.chains.context import defuse, render_passage, room_for
+from briefcontext.chains.extract import AS_ASKED
 from briefcontext.chains.model.call import Model, Request
 from briefcontext.chains.model.event_loop import together
-from briefcontext.chains.model.limits import CallBudget
 from briefcontext.chains.model.reply import read_record
-from briefcontext.chains.model.usage import VERIFY, ModelCall
+from briefcontext.chains.model.usage import VERIFY, CallBudget, model_call
 from briefcontext.chains.notes import SUPPORTED, Level, Note, note
 from briefcontext.errors import BriefContextError, ModelCallError, first_line
 from briefcontext.files import encodable
@@ -133,11 +133,8 @@ def verdict_notes(claims: Sequence[Claim], verification: Verification, judge: st
     return notes
 
 
-_AS_ASKED = ConfigDict(extra="ignore", json_schema_extra={"additionalProperties": False})
-
-
 class _Verdict(BaseModel):
-    model_config = _AS_ASKED
+    model_config = AS_ASKED
 
     sentence: int
     verdict: Verdict
@@ -146,24 +143,18 @@ class _Verdict(BaseModel):
     @field_validator("verdict", mode="before")
     @classmethod
     def _as_word(cls, given: Any) -> Any:
-        return (
-            given.strip().lower().replace(" ", "_").replace("-", "_")
-            if isinstance(given, str)
-            else given
-        )
+        return given.strip().lower().replace(" ", "_") if isinstance(given, str) else given
 
     @field_validator("difference", mode="before")
     @classmethod
     def _as_text(cls, given: Any) -> str:
-        return (
-            "" if given is None else " ".join(encodable(str(given)).split())[:_LONGEST_DIFFERENCE]
-        )
+        return " ".join(encodable(str(given or "")).split())[:_LONGEST_DIFFERENCE]
 
 
 class Verdicts(BaseModel):
     """The verdict on each sentence."""
 
-    model_config = _AS_ASKED
+    model_config = AS_ASKED
 
     verdicts: list[_Verdict]
 
@@ -223,20 +214,16 @@ class ModelVerifier:
             try:
                 return _read(reply.text, claims)
             except ValueError as error:
-                repair = self._model.prompts.render(
-                    "repair", question, {}, error=first_line(error)[:200]
-                )
-            reply = await self._model.ask(
-                Request(VERIFY, [*messages, AIMessage(reply.text or "{}"), *repair], Verdicts),
-                budget,
-            )
+                problem = first_line(error)[:200]
+            repair = self._model.prompts.render("repair", question, {}, error=problem)
+            messages = [*messages, AIMessage(reply.text or "{}"), *repair]
+            reply = await self._model.ask(Request(VERIFY, messages, Verdicts), budget)
             return _read(reply.text, claims)
         except ValueError as error:
-            return Verification(
-                {}, f"The reply of {self.name} could not be read: {first_line(error)[:200]}."
-            )
+            problem = f"The reply of {self.name} could not be read: {first_line(error)[:200]}."
         except BriefContextError as error:
-            return Verification({}, str(error))
+            problem = str(error)
+        return Verification({}, problem)
 
 
 def _sentence(number: int, claim: Claim) -> str:
@@ -337,20 +324,9 @@ class EntailmentVerifier:
             scores = await asyncio.to_thread(lambda: self._open().judge(pairs))
         except BriefContextError as error:
             return Verification({}, str(error))
-        budget.calls.append(
-            ModelCall(
-                stage=VERIFY,
-                model=self.name,
-                status="ok",
-                attempt=1,
-                input_characters=sum(len(text) + len(sentence) for text, sentence in pairs),
-                input_tokens=0,
-                cached_input_tokens=0,
-                output_tokens=0,
-                started=started,
-                ended=time.time(),
-            )
-        )
+        characters = sum(len(text) + len(sentence) for text, sentence in pairs)
+        times = started, time.time()
+        budget.calls.append(model_call(VERIFY, self.name, "ok", times, characters))
         by_claim: dict[Claim, list[Mapping[Any, float]]] = {}
         for claim, score in zip(owners, scores, strict=True):
             by_claim.setdefault(claim, []).append(score)

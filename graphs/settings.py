@@ -20,7 +20,7 @@ from pydantic import (
     model_validator,
 )
 
-from briefcontext.chains.model.limits import CallBudget, CallLimits
+from briefcontext.chains.model.usage import CallBudget, CallLimits
 from briefcontext.errors import InputError, did_you_mean, plain
 from briefcontext.files import lone_surrogate
 from briefcontext.knowledge.knowledge_base import DEMO

@@ -5,25 +5,27 @@ from collections.abc import Sequence
 from langchain_core.documents import Document
 
 from briefcontext.chains.answer import Preflight, Route
-from briefcontext.chains.model.limits import CallBudget
+from briefcontext.chains.model.usage import CallBudget
 from briefcontext.chains.question import Question
 from briefcontext.chains.reader import Extraction, Reader, extraction_of
 from briefcontext.errors import ModelCallError
 from briefcontext.files import encodable
-from briefcontext.graphs.events import (
-    PartitionDone,
-    PartitionFailed,
-    PartitionStarted,
-    RouteDecided,
-    emit,
-)
-from briefcontext.graphs.routing import compare_rankings, decide_route, with_prediction
+from briefcontext.graphs.events import emit
 from briefcontext.graphs.settings import Settings
 from briefcontext.graphs.state import Partition
 from briefcontext.knowledge.store.terms import TermStatistics
 from briefcontext.retrievers.calibration import Calibration
 from briefcontext.retrievers.ranking_retriever import RankingRetriever
-from briefcontext.retrievers.rankings import BM25Pool, TwoRankings
+from briefcontext.retrievers.rankings import (
+    BM25Pool,
+    TwoRankings,
+    clear_top,
+    dense_order,
+    intersection_over_union,
+)
+
+_NAMED = 3
+"""Number of signals in a reason."""
 
 
 def check_rankings(
@@ -50,22 +52,97 @@ def check_rankings(
         scores = BM25Pool(documents, statistics).scores(text)
         preflight = compare_rankings(documents, scores, settings)
     else:
-        dense_over = None if retriever is None else retriever.dense_over
-        caution = calibration.check(dense_over, settings.top_k)
         rankings = TwoRankings.of(text, documents, statistics)
-        compared = compare_rankings(documents, rankings.bm25.tolist(), settings)
-        preflight = with_prediction(compared, calibration.predict(rankings), caution)
+        predicted = calibration.predict(rankings)
+        dense_over = None if retriever is None else retriever.dense_over
+        preflight = compare_rankings(documents, rankings.bm25.tolist(), settings)
+        preflight["method"] = "calibrated"
+        preflight["probability"] = predicted.probability
+        preflight["probability_threshold"] = predicted.threshold
+        preflight["contributions"] = predicted.contributions
+        preflight["caution"] = calibration.check(dense_over, settings.top_k)
     one_ranking = retriever is not None and retriever.ranks_by_bm25
-    route, reason = decide_route(preflight, settings, one_ranking=one_ranking)
-    return Preflight(**{**preflight, "reason": reason}), route
+    route, preflight["reason"] = _decide_route(preflight, settings, one_ranking=one_ranking)
+    return preflight, route
+
+
+def compare_rankings(
+    documents: Sequence[Document], bm25: Sequence[float], settings: Settings
+) -> Preflight:
+    """Compare the top n of the dense ranking with BM25's.
+
+    Equation 1 of BriefContext (Zhang et al., npj Digital Medicine 2025): they agree when the
+    intersection over union of the two exceeds delta. The fused order of hybrid search is not
+    compared, because it contains BM25's.
+
+    Args:
+        documents: Retrieved documents, best first.
+        bm25: BM25 scores of the documents.
+        settings: With n and delta.
+    """
+    n, threshold = settings.preflight_top_n, settings.iou_threshold
+    dense_top = [str(document.id) for document in dense_order(documents)[:n]]
+    bm25_top = [str(documents[place].id) for place in clear_top(bm25, n)]
+    iou = intersection_over_union(dense_top, bm25_top) if bm25_top else None
+    return Preflight(
+        iou=iou,
+        n=n,
+        threshold=threshold,
+        dense_top=dense_top,
+        bm25_top=bm25_top,
+        consistent=None if iou is None else iou > threshold,
+        method="iou",
+        probability=None,
+        probability_threshold=None,
+        contributions=None,
+        caution=None,
+        reason=_no_ranking(bm25, n) if documents and not bm25_top else "",
+    )
+
+
+def _no_ranking(bm25: Sequence[float], n: int) -> str:
+    matching = sum(score > 0 for score in bm25)
+    if not matching:
+        why = "no term of the question occurs in any of the documents"
+    elif matching < min(n, len(bm25)):
+        why = f"a term of the question occurs in only {matching} of the {len(bm25)} documents"
+    else:
+        why = f"it gives ranks {n} and {n + 1} the same score"
+    return f"BM25 has no clear top: {why}"
+
+
+def _decide_route(
+    preflight: Preflight, settings: Settings, *, one_ranking: bool
+) -> tuple[Route, str]:
+    """Return the route and its reason. `one_ranking` means that BM25 ranked the documents."""
+    if not preflight["dense_top"]:
+        return "abstain", "nothing was retrieved"
+    if settings.route != "auto":
+        return settings.route, f"the setting route forces {settings.route}"
+    if one_ranking:
+        reason = "BM25 found the documents, so that there is no second ranking to compare it with"
+        return "map_reduce", reason
+    probability, limit = preflight["probability"], preflight["probability_threshold"]
+    if probability is not None and limit is not None:
+        predicted = f"the probability that the key document is misplaced is {probability:.3f}"
+        strongest = list((preflight["contributions"] or {}).items())[:_NAMED]
+        why = ", ".join(f"{name} {added:+.2f}" for name, added in strongest)
+        if probability >= limit:
+            return "map_reduce", f"{predicted}, not below {limit:.3f} ({why})"
+        return settings.fallback, f"{predicted}, below {limit:.3f} ({why})"
+    if preflight["consistent"] is None:
+        return "map_reduce", preflight["reason"]
+    overlap = f"the overlap of the two top {preflight['n']} is {preflight['iou']:.2f}"
+    threshold = f"{preflight['threshold']:.2f}"
+    if preflight["consistent"]:
+        return settings.fallback, f"{overlap}, above {threshold}: the rankings agree"
+    return "map_reduce", f"{overlap}, not above {threshold}: the rankings disagree"
 
 
 def emit_route(preflight: Preflight, route: Route) -> None:
     """Emit the route and its reason."""
-    event = RouteDecided(
-        event="route_decided", route=route, reason=preflight["reason"], iou=preflight["iou"]
-    )
-    emit(event)
+    reason, iou = preflight["reason"], preflight["iou"]
+    emit({"event": "route_decided", "route": route, "reason": reason, "iou": iou})
 
 
 def fitting_parts(
@@ -108,27 +185,23 @@ def branches(question: Question, partitions: Sequence[list[Document]]) -> list[P
 async def extract_from(reader: Reader, branch: Partition, budget: CallBudget) -> Extraction:
     """Extract from one partition. A failed call becomes a failed extraction."""
     index, total, documents = branch["index"], branch["partitions"], branch["documents"]
-    started = PartitionStarted(
-        event="partition_started", index=index, partitions=total, documents=len(documents)
-    )
-    emit(started)
+    count = len(documents)
+    emit({"event": "partition_started", "index": index, "partitions": total, "documents": count})
     try:
         extraction = await reader.aextract(branch["asked"], documents, index, budget)
     except ModelCallError as error:
         extraction = extraction_of(index, documents, "failed", error=str(error))
-    status, failure = extraction["status"], extraction["error"] or ""
-    if status == "failed":
-        failed = PartitionFailed(
-            event="partition_failed", index=index, partitions=total, error=failure
-        )
-        emit(failed)
+    if extraction["status"] == "failed":
+        why = extraction["error"] or ""
+        emit({"event": "partition_failed", "index": index, "partitions": total, "error": why})
     else:
-        done = PartitionDone(
-            event="partition_done",
-            index=index,
-            partitions=total,
-            status=status,
-            quotes=len(extraction["quotes"]),
+        emit(
+            {
+                "event": "partition_done",
+                "index": index,
+                "partitions": total,
+                "status": extraction["status"],
+                "quotes": len(extraction["quotes"]),
+            }
         )
-        emit(done)
-    return Extraction(**{**extraction, "finding": encodable(extraction["finding"])})
+    return {**extraction, "finding": encodable(extraction["finding"])}

@@ -8,7 +8,7 @@ from langchain_core.documents import Document
 
 from briefcontext.chains.citation import assign_keys
 from briefcontext.chains.model.event_loop import wait_for
-from briefcontext.chains.model.limits import CallBudget
+from briefcontext.chains.model.usage import CallBudget
 from briefcontext.chains.passage_reader import (
     MOST_PASSAGES,
     NOTHING_WRITTEN,

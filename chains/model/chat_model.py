@@ -1,14 +1,15 @@
-"""Differences between chat models: how to open them, their names and their errors."""
+"""Differences between chat models: how to open them, their names, keys and errors."""
 
 import re
+from collections.abc import Iterable
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from langchain_core import exceptions as langchain_errors
 from langchain_core.language_models import BaseChatModel
+from pydantic import SecretStr
 
-from briefcontext.chains.model.secrets import redacted
 from briefcontext.errors import (
     MissingExtraError,
     ModelCallError,
@@ -19,8 +20,13 @@ from briefcontext.errors import (
 )
 from briefcontext.retries import PassingError, may_pass
 
-_MOST_TOKENS = {"ollama": "num_predict"}
-"""Names of the limit of reply tokens that differ from LangChain's max_tokens."""
+_MIN_KEY_CHARACTERS = 8
+"""Shorter keys are placeholders, such as `none`, for servers without keys."""
+_KEY = re.compile(
+    r"(?<=bearer )\s*[^\s\"',;}\]]+|\b(?:sk|gsk|hf|nvapi|pplx|r8|xai)[-_][\w-]{8,}|\bAIza[\w-]{20,}",
+    re.IGNORECASE,
+)
+"""Bearer tokens, and the keys of well-known providers."""
 _ADDRESS_FIELD = re.compile(r"(?:_url|_base|endpoint)$")
 """Fields of LangChain's integrations with the address: base_url, groq_api_base, endpoint."""
 
@@ -53,16 +59,15 @@ def open_chat_model(
             f"Model {name!r} does not name its provider. "
             "Write provider:model, for example openai:gpt-4o-mini or ollama:llama3.1."
         )
-    if (
-        provider == "ollama" and find_spec("langchain_ollama") is None
-    ):  # LangChain tries a package that has it no more.
+    # LangChain would import another package, which no longer has the class.
+    if provider == "ollama" and find_spec("langchain_ollama") is None:
         raise MissingExtraError(
             f"Model {name!r} needs a package that is not installed: pip install langchain-ollama"
         )
     # BriefContext makes and counts retries itself.
     kwargs.setdefault("max_retries", 0)
     if max_output_tokens is not None:
-        kwargs[_MOST_TOKENS.get(provider, "max_tokens")] = max_output_tokens
+        kwargs["num_predict" if provider == "ollama" else "max_tokens"] = max_output_tokens
     try:
         chat: BaseChatModel = init_chat_model(model, model_provider=provider, **kwargs)
     except ImportError as error:
@@ -90,9 +95,7 @@ def counting_streamed_tokens(chat: BaseChatModel) -> BaseChatModel:
     A model that is configured otherwise is unchanged. With a base URL, OpenAI's client reports
     them only on request.
     """
-    undecided = (
-        "stream_usage" in type(chat).model_fields and getattr(chat, "stream_usage", None) is None
-    )
+    undecided = getattr(chat, "stream_usage", False) is None
     return chat.model_copy(update={"stream_usage": True}) if undecided else chat
 
 
@@ -107,9 +110,8 @@ def without_streaming(chat: BaseChatModel) -> BaseChatModel:
 
 def model_name(chat: BaseChatModel) -> str:
     """Return the provider's name of the model."""
-    return str(
-        getattr(chat, "model_name", None) or getattr(chat, "model", None) or type(chat).__name__
-    )
+    name = getattr(chat, "model_name", None) or getattr(chat, "model", None)
+    return str(name or type(chat).__name__)
 
 
 def model_key(chat: BaseChatModel) -> str:
@@ -124,6 +126,20 @@ def address(chat: BaseChatModel) -> str:
     known = [getattr(getattr(chat, "root_client", None), "base_url", None)]
     known += [getattr(chat, name, None) for name in fields]
     return " ".join(dict.fromkeys(str(each) for each in known if each))
+
+
+def keys_of(chat: BaseChatModel) -> list[str]:
+    """Return the keys that a chat model was opened with."""
+    secrets = [value for value in vars(chat).values() if isinstance(value, SecretStr)]
+    keys = [secret.get_secret_value() for secret in secrets]
+    return [key for key in keys if len(key) >= _MIN_KEY_CHARACTERS]
+
+
+def redacted(message: str, keys: Iterable[str] = ()) -> str:
+    """Replace keys by `[key]`, as servers repeat them in errors."""
+    for key in keys:
+        message = message.replace(key, "[key]")
+    return _KEY.sub("[key]", message)
 
 
 class RefusedError(ModelCallError):

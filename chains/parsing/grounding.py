@@ -37,7 +37,8 @@ _DIGITS_BEFORE = re.compile(rf"(?:\d[.,]?|{_POINT})\Z")
 _DIGITS_AFTER = re.compile(r"[.,]?\d")
 _TELLING = re.compile(
     rf"{NEGATION}|\b(?:more|less|fewer|than|before|after|above|below)\b"
-    r"|\b(?:fail|increas|decreas|reduc|high|low|great|small|posit|negat|better|worse|improv|worsen|hypo|hyper|brady|tachy)"
+    r"|\b(?:fail|increas|decreas|reduc|high|low|great|small|posit|negat|better|worse|improv|worsen)"
+    r"|\b(?:hypo|hyper|brady|tachy)"
     r"|\b(?:in|un|dis|contra|anti)(?=[a-z]{4})",
 )
 
@@ -225,34 +226,17 @@ def _figures(text: str) -> Counter[str]:
 
 
 _WORD = re.compile(r"[^\W_]+")
-_FILLING = frozenset(
-    (
-        *(
-            "a",
-            "an",
-            "the",
-            "of",
-            "in",
-            "on",
-            "at",
-            "by",
-            "to",
-            "for",
-            "with",
-            "as",
-            "that",
-            "this",
-            "these",
-            "which",
-        ),
-        *("it", "is", "are", "was", "were", "be", "been", "has", "have", "had", "s"),
-    )
+_FILL_WORDS = (
+    "a an the of in on at by to for with as that this these which it is are was were be been has "
+    "have had s"
 )
+_FILLING = frozenset(_FILL_WORDS.split())
 """Words that may be in a quote and not in its document."""
 _SPELLINGS = (("ae", "e"), ("oe", "e"), ("ph", "f"), ("our", "or"), ("z", "s"))
 """British and American spellings of the same sound."""
 _ENDINGS = ("", "s", "es", "d", "ed", "ing", "ly")
 _LONG = 7
+"""Letters of a word in which one missing or extra letter is a slip."""
 
 
 def _respelled(quote: str, text: str, start: int, end: int) -> tuple[int, int] | None:
@@ -271,13 +255,15 @@ def _respelled(quote: str, text: str, start: int, end: int) -> tuple[int, int] |
     words = _words(quote)
     found = list(_WORD.finditer(text, max(start - margin, 0), end + margin))
     others = _words(" ".join(each[0] for each in found))
-    edits = Levenshtein.editops(words, others)
-    for edit in edits:
-        if edit.tag == "delete" and words[edit.src_pos] not in _FILLING:
+    added = set()
+    for edit in Levenshtein.editops(words, others):
+        if edit.tag == "insert":
+            added.add(edit.dest_pos)
+            continue
+        word = words[edit.src_pos]
+        same = edit.tag == "replace" and _same(word, others[edit.dest_pos])
+        if not same and (edit.tag == "replace" or word not in _FILLING):
             return None
-        if edit.tag == "replace" and not _same(words[edit.src_pos], others[edit.dest_pos]):
-            return None
-    added = {edit.dest_pos for edit in edits if edit.tag == "insert"}
     common = [place for place in range(len(others)) if place not in added]
     return (found[common[0]].start(), found[common[-1]].end()) if common else None
 
@@ -292,12 +278,9 @@ def _words(text: str) -> list[str]:
 
 
 def _same(word: str, other: str) -> bool:
-    if word in _FILLING and other in _FILLING:
+    if {word, other} <= _FILLING or _stems(word) & _stems(other):
         return True
-    if _stems(word) & _stems(other):
-        return True
-    # A missing or extra letter is a slip; another letter may be another substance (thyroxine,
-    # thyronine).
+    # Another letter may be another substance (thyroxine, thyronine).
     slip = abs(len(word) - len(other)) == 1 and Levenshtein.distance(word, other) == 1
     return slip and min(len(word), len(other)) >= _LONG
 
