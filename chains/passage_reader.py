@@ -83,9 +83,7 @@ class PassageReader:
         if not ranked:
             return _draft(self._abstention(query, documents), question, abstained=True)
         quotes = [self._excerpt(query, document, probability) for document, probability in ranked]
-        lines = [
-            _line(quote, document) for quote, (document, _) in zip(quotes, ranked, strict=True)
-        ]
+        lines = [_line(quote, ranked[place][0]) for place, quote in enumerate(quotes)]
         return _draft("\n".join([NOTHING_WRITTEN, *lines]), question, quotes=quotes)
 
     def _excerpt(self, query: str, document: Document, probability: float | None = None) -> Quote:
@@ -95,9 +93,8 @@ class PassageReader:
         sentences = split_sentences(text)
         if end - start > SHORT and sentences:
             start, end = self._best_run(query, document, sentences)
-        quote = Quote(
-            text=text[start:end], document_id=str(document.id), start=start, end=end, match="exact"
-        )
+        id, words = str(document.id), text[start:end]
+        quote = Quote(text=words, document_id=id, start=start, end=end, match="exact")
         return quote if probability is None else {**quote, "score": probability}
 
     def _best_run(
@@ -122,18 +119,14 @@ class PassageReader:
     def _abstention(self, query: str, documents: Sequence[Document]) -> str:
         """Return the reason for showing nothing, with the nearest titles."""
         words = self._ranker.missing(query, documents) if documents else []
-        why = (
-            f"No passage mentions: {', '.join(words)}."
-            if words
-            else "No passage comes close to the question."
-        )
+        reason = f"No passage mentions: {', '.join(words)}."
+        if not words:
+            reason = "No passage comes close to the question."
         titles = list(dict.fromkeys(filter(None, map(title_of, documents))))[:_NEAREST]
-        nearest = (
-            f" The nearest titles: {'; '.join(title.rstrip('.') for title in titles)}."
-            if titles
-            else ""
-        )
-        return f"{why}{nearest} No model was used."
+        nearest = "; ".join(title.rstrip(".") for title in titles)
+        if nearest:
+            reason += f" The nearest titles: {nearest}."
+        return f"{reason} No model was used."
 
 
 def _section_rank(section: str) -> int:
@@ -149,10 +142,8 @@ def _line(quote: Quote, document: Document) -> str:
     words = without_bullet(" ".join(quote["text"].split()))
     if document.page_content.strip() == title_of(document).strip():
         words = f"{words} (only the title is known)"
-    return (
-        f"- {read_under(document, quote['start'] or 0)} {words}".replace("  ", " ")
-        + f" {cite(document)}"
-    )
+    under = read_under(document, quote["start"] or 0)
+    return f"- {under} {words}".replace("  ", " ") + f" {cite(document)}"
 
 
 def _draft(

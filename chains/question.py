@@ -39,8 +39,7 @@ def check_question(text: object, options: object = None) -> Question:
     if len(text) > MAX_QUESTION_CHARACTERS:
         raise InputError(
             f"The question has {len(text):,} characters; at most {MAX_QUESTION_CHARACTERS:,} are "
-            f"taken. "
-            "Shorten it, and put long material into a knowledge base."
+            "taken. Shorten it, and put long material into a knowledge base."
         )
     _check_characters(text, "The question")
     return Question(text=text, options=_check_options(options))
@@ -63,9 +62,7 @@ def _check_characters(text: str, what: str) -> None:
     if found := lone_surrogate(text):
         raise InputError(
             f"{what} holds U+{ord(found[0]):04X} at character {found.start() + 1}, which is half "
-            f"of a character (a "
-            "lone surrogate, as a text cut within an emoji leaves it, or one that is not UTF-8). "
-            "Remove it, or write the whole character."
+            "of a character (a lone surrogate). Remove it, or write the whole character."
         )
 
 
@@ -80,11 +77,8 @@ def _check_options(options: object) -> dict[str, str]:
     checked: dict[str, str] = {}
     for given, text in options.items():
         letter = str(given).strip().upper()
-        if (
-            not (len(letter) == 1 and letter.isalpha())
-            or not isinstance(text, str)
-            or not text.strip()
-        ):
+        is_letter = len(letter) == 1 and letter.isalpha()
+        if not is_letter or not isinstance(text, str) or not text.strip():
             raise InputError(
                 f"Option {given!r} needs a single letter and a text, for example A=yes."
             )
@@ -97,6 +91,6 @@ def _check_options(options: object) -> dict[str, str]:
     if (length := sum(map(len, checked.values()))) > MAX_QUESTION_CHARACTERS:
         raise InputError(
             f"The options have {length:,} characters; at most {MAX_QUESTION_CHARACTERS:,} are "
-            f"taken. Shorten them."
+            "taken. Shorten them."
         )
     return checked

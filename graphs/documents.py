@@ -20,37 +20,29 @@ def given_ranking(documents: object, settings: Settings) -> list[Document]:
     if settings.filters:
         raise InputError(
             f"Filters ({settings.filters}) are for what is retrieved, and documents were given "
-            f"with the "
-            "question. Leave out the one or the other."
+            "with the question. Leave out the one or the other."
         )
     most = settings.most_documents
     if not isinstance(documents, list | tuple):
-        raise InputError(
-            f"documents must be a list of documents, best first, not {type(documents).__name__}."
-        )
+        kind = type(documents).__name__
+        raise InputError(f"documents must be a list of documents, best first, not {kind}.")
     if len(documents) > most:
-        raise InputError(
-            f"{len(documents):,} documents are given, and at most {most:,} are taken. Give the "
-            f"best."
-        )
-    return as_ranking(
-        [_document(document, place) for place, document in enumerate(documents, start=1)]
-    )
+        count = len(documents)
+        raise InputError(f"{count:,} documents are given, and at most {most:,} are taken.")
+    return as_ranking([_document(document, place) for place, document in enumerate(documents, 1)])
 
 
 def _document(given: object, place: int) -> Document:
     if isinstance(given, Mapping):
         text, metadata, id = given.get("page_content"), given.get("metadata") or {}, given.get("id")
         if isinstance(text, str) and isinstance(metadata, Mapping):
-            given = Document(
-                page_content=text, metadata=dict(metadata), id=None if id is None else str(id)
-            )
+            id = None if id is None else str(id)
+            given = Document(page_content=text, metadata=dict(metadata), id=id)
     if not isinstance(given, Document) or not given.page_content.strip():
         raise InputError(
             f"Document {place} cannot be used: it needs a text that is not blank, as page_content. "
-            f"Give LangChain "
-            "documents, or mappings of page_content, metadata and id, as their model_dump() gives "
-            "them (not to_json())."
+            "Give LangChain documents, or mappings of page_content, metadata and id, as their "
+            "model_dump() gives them (not to_json())."
         )
     return given
 

@@ -141,12 +141,9 @@ async def find_evidence(
         if document.page_content.strip()
     ]
     ranking = [encodable_document(document) for document in as_ranking(placed)]
+    calibration = RESOURCES.calibration(settings)
     preflight, route = await asyncio.to_thread(
-        check_rankings,
-        question,
-        ranking,
-        settings,
-        calibration=RESOURCES.calibration(settings),
+        check_rankings, question, ranking, settings, calibration=calibration
     )
     emit_route(preflight, route)
     if route != "map_reduce":

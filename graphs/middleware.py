@@ -21,12 +21,7 @@ from briefcontext.chains.question import check_question
 from briefcontext.chains.reader import Reader
 from briefcontext.chains.references import list_references, place_words
 from briefcontext.errors import InputError
-from briefcontext.graphs.evidence import (
-    Evidence,
-    EvidenceArtifact,
-    find_evidence,
-    open_reader,
-)
+from briefcontext.graphs.evidence import Evidence, EvidenceArtifact, find_evidence, open_reader
 from briefcontext.graphs.settings import Settings
 
 Result = ToolMessage | Command[Any]
@@ -112,13 +107,7 @@ class BriefContextCompressor(BaseDocumentCompressor):
     with their offsets in the whole text. The documents of a partition that could not be read are
     returned whole, with the reason as `error` in their metadata.
 
-    Args:
-        model: As in `BriefContextMiddleware`.
-        settings: As in `BriefContextMiddleware`.
-
-    Raises:
-        InputError: An argument cannot be used.
-        ModelSetupError, MissingExtraError: The model cannot be opened.
+    The arguments and errors are those of `BriefContextMiddleware`.
     """
 
     _reader: Reader = PrivateAttr()

@@ -89,9 +89,7 @@ class Resources:
         """Return the retriever over the settings' knowledge base or document, or over another one.
 
         Raises:
-            InputError: The method or a filter does not fit the knowledge base.
-            KnowledgeBaseError: The knowledge base is missing, broken or unfinished.
-            MissingExtraError: The encoder's package is not installed.
+            InputError, KnowledgeBaseError, MissingExtraError: It cannot be searched this way.
         """
         searched = over or self.collection(settings, progress)
         if isinstance(searched, KnowledgeBase):
@@ -144,8 +142,7 @@ class Resources:
             return PassageReader(PassageRanker(own_retriever.term_statistics))
         searched = self.collection(settings, progress)
         named = searched if isinstance(searched, LongDocumentRetriever) else searched.manifest
-        encoder = named.encoder
-        return PassageReader(PassageRanker(searched.term_statistics, encoder.name))
+        return PassageReader(PassageRanker(searched.term_statistics, named.encoder.name))
 
     def verifier(self, settings: Settings, reader: Reader) -> Verifier | None:
         """Return the verifier of the settings, or the model that answers; None without either.
@@ -161,8 +158,11 @@ class Resources:
             return EntailmentVerifier(load, name)
         prompts, arguments = Prompts(settings.prompts), settings.model_arguments
         key = name, settings.model_dump_json(include={"model_arguments"}), prompts
-        open_model = partial(Model, name, arguments=arguments, prompts=prompts)
-        return self._once("verifier", key, lambda: ModelVerifier(open_model()))
+        return self._once(
+            "verifier",
+            key,
+            lambda: ModelVerifier(Model(name, arguments=arguments, prompts=prompts)),
+        )
 
     def searched(
         self, settings: Settings, own_retriever: RankingRetriever | None = None
@@ -229,12 +229,9 @@ RESOURCES = Resources()
 
 
 def _llm_reader(settings: Settings, prompts: Prompts) -> Reader:
-    return LLMReader(
-        str(settings.model),
-        extract_model=settings.extract_model,
-        arguments=settings.model_arguments,
-        prompts=prompts,
-    )
+    arguments, extract_model = settings.model_arguments, settings.extract_model
+    model = str(settings.model)
+    return LLMReader(model, extract_model=extract_model, arguments=arguments, prompts=prompts)
 
 
 def _modified(path: str) -> float:
@@ -247,23 +244,18 @@ def _modified(path: str) -> float:
 def fitting(documents: Sequence[Document], characters: int) -> list[Document]:
     """Return the first documents that together fit into a number of characters."""
     lengths = accumulate(len(document.page_content) for document in documents)
-    return [
-        document
-        for document, length in zip(documents, lengths, strict=True)
-        if length <= characters
-    ]
+    return list(documents[: sum(length <= characters for length in lengths)])
 
 
 def linked(documents: Sequence[Document], settings: Settings) -> list[Document]:
     """Return the documents, on servers without links to local files."""
     if settings.file_links:
         return list(documents)
-    return [
-        document.model_copy(
-            update={"metadata": {**document.metadata, "url": web_link(document, files=False)}}
-        )
-        for document in documents
-    ]
+    changed = []
+    for document in documents:
+        metadata = {**document.metadata, "url": web_link(document, files=False)}
+        changed.append(document.model_copy(update={"metadata": metadata}))
+    return changed
 
 
 def as_reader(given: object) -> Reader | None:
@@ -285,6 +277,6 @@ def refuse_ignored(settings: Settings, names: Collection[str], argument: str) ->
     ignored = [name for name in names if getattr(settings, name) != fields[name].default]
     if ignored:
         raise InputError(
-            f"A {argument} was passed, which ignores {', '.join(sorted(ignored))}. Leave out these "
-            f"settings, or the {argument}."
+            f"A {argument} was passed, which ignores {', '.join(sorted(ignored))}. Leave out the "
+            "one or the other."
         )
