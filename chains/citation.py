@@ -151,11 +151,8 @@ def cite(*documents: Document) -> str:
 class CitationNumbers:
     """The numbers of the sources that texts cite by key, in order of appearance.
 
-    A key cites its document wherever it occurs, because no document contains it by chance.
-
-    Args:
-        texts: Texts of a reader, the answer first.
-        documents: Documents with keys.
+    A key cites its document wherever it occurs, because no document contains it by chance. The
+    first text is the answer.
     """
 
     def __init__(self, texts: Sequence[str], documents: Sequence[Document]) -> None:
@@ -202,12 +199,8 @@ def number_citations(
 def number_tokens(text: str, articles: Mapping[str, object], *, unfinished: bool) -> str:
     """Return the beginning of an answer with source numbers instead of keys.
 
-    The letters of several passages of a source are known only at the end.
-
-    Args:
-        text: The beginning of the answer.
-        articles: Citation key to article.
-        unfinished: Hold back the beginning of a possible citation, because more text follows.
+    The letters of several passages of a source are known only at the end. An unfinished text loses
+    the beginning of a possible citation. `articles` maps each key to its article.
     """
     groups = _cited_groups(text, articles)
     numbers = {key: str(number) for number, keys in enumerate(groups, 1) for key in keys}

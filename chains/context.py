@@ -87,12 +87,8 @@ def render_evidence(
     """Return a partition's evidence: each quote with key, study type and year, then the finding.
 
     A quote follows its heading and list introduction. Each quote takes one line, so that no text of
-    a document can look like another quote, a finding or a choice.
-
-    Args:
-        extraction: An extraction with evidence.
-        documents: Documents with keys, by id.
-        room: Characters. Longer evidence is returned in several texts.
+    a document can look like another quote, a finding or a choice. Evidence longer than `room`, in
+    characters, is returned in several texts.
     """
     quotes = [_quote(quote, documents[quote["document_id"]]) for quote in extraction["quotes"]]
     head, tail = f"<evidence reader={extraction['index'] + 1}>", ["</evidence>"]
@@ -143,10 +139,9 @@ def defuse(text: str) -> str:
 def room_for(
     model: Model, budget: CallBudget, prompt: Sequence[BaseMessage], *, least: int = LEAST_ROOM
 ) -> int | None:
-    """Return the number of characters that still fit into a prompt; None if the window is unknown.
+    """Return the characters that still fit into a prompt; None if the window is unknown.
 
-    Raises:
-        ModelCallError: Fewer than `least` characters fit.
+    Raises ModelCallError if fewer than `least` fit.
     """
     window = budget.max_input_tokens or model.max_input_tokens
     if window is None:

@@ -20,7 +20,7 @@ from briefcontext.chains.context import MOST_ADDED, render_documents, room_for
 from briefcontext.chains.model.call import Model, Reply, Request
 from briefcontext.chains.model.reply import cut_warning, read_record
 from briefcontext.chains.model.usage import CallBudget
-from briefcontext.chains.parsing.choice import named_option
+from briefcontext.chains.parsing.answer_parser import named_option
 from briefcontext.chains.parsing.grounding import ground, in_whole_sentences
 from briefcontext.chains.question import Question
 from briefcontext.chains.reader import NOTHING_USED, Extraction, Quote, distinct, extraction_of
@@ -98,9 +98,8 @@ async def extract(
 ) -> Extraction:
     """Extract from one partition in one call, or two if the first reply is malformed.
 
-    Raises:
-        ModelCallError: A call failed for good, both replies were cut off at the beginning, or the
-            partition exceeds the model's input window (see `split_to_fit`).
+    Raises ModelCallError if a call failed for good, both replies were cut off at the beginning, or
+    the partition exceeds the model's input window (see `split_to_fit`).
     """
     record = _record(tuple(question["options"]))
 
@@ -175,10 +174,9 @@ def _read(
 def ground_all(
     given: Sequence[tuple[str, str]], documents: Sequence[Document]
 ) -> tuple[list[Quote], int]:
-    """Locate quotes, given with the keys that the reader assigned.
+    """Locate quotes, given with their keys; return them, each once, and the number of lost ones.
 
-    Returns:
-        The located quotes, in whole sentences and each once, and the number of lost quotes.
+    They are widened to whole sentences.
     """
     ids = {document_key(document): str(document.id) for document in documents}
     found = [ground(quote, documents, preferred=ids.get(key.strip(" []"))) for key, quote in given]

@@ -140,10 +140,8 @@ def _seconds(figure: Figure) -> float:
 def find_figures(text: str, *, only_counted: bool = False) -> Iterator[Figure]:
     """Yield the figures of a text, last first: in "5 or 10 mg", both have the unit.
 
-    Args:
-        text: In lower case with plain signs.
-        only_counted: Leave out ambiguous figures: number words without a unit, "one", and units
-            after a comma.
+    The text is in lower case with plain signs. `only_counted` leaves out ambiguous figures: number
+    words without a unit, "one", and units after a comma.
     """
     plain = _CONVENTION.sub(lambda found: " " * len(found[0]), text)
     following: Figure | None = None
@@ -184,11 +182,7 @@ def find_figures(text: str, *, only_counted: bool = False) -> Iterator[Figure]:
 
 
 def find_shares(text: str) -> Iterator[Figure]:
-    """Yield the percentages of parts of a whole: 30% for "12 of 40".
-
-    Args:
-        text: In lower case with plain signs.
-    """
+    """Yield the percentages of parts of a whole: 30% for "12 of 40"."""
     for whole, part in pairwise(find_figures(text)):
         counts = not part.dimension and not whole.dimension and 0 <= part.number <= whole.number
         if counts and whole.number and _OF.fullmatch(text, part.end, whole.start):

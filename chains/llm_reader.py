@@ -48,8 +48,7 @@ class LLMReader:
         extract_model: Another model for the extractions. By default the same.
         arguments: Arguments of models given by name: see `open_chat_model`.
         prompts: Prompt templates. By default the bundled ones.
-        structured_output: The way to request extractions: `json_schema`, `tools`, `prompt`, or
-            `auto`, which uses LangChain's profile of the model and falls back to `prompt`.
+        structured_output: See `StructuredOutput`; `auto` falls back to `prompt`.
         force_choice: Answer multiple choice with a letter even without evidence, for benchmarks.
 
     Raises:
@@ -93,14 +92,8 @@ class LLMReader:
     ) -> list[list[Document]]:
         """Split documents, in order, to fit the input window of the model that reads them.
 
-        Args:
-            question: The question.
-            documents: Documents. Those that alone exceed the window are cut: see `split_to_fit`.
-            stage: `extract`, or a stage that answers.
-            budget: The budget, with the window.
-
-        Raises:
-            ModelCallError: The question leaves no room for documents.
+        The stage is `extract` or one that answers. Documents that alone exceed the window are cut
+        (see `split_to_fit`). Raises ModelCallError if there is no room for documents.
         """
         if stage == "extract":
             room = room_for(self._worker, budget, extract_prompt(self._worker, question, []))
@@ -120,9 +113,7 @@ class LLMReader:
     ) -> Draft:
         """Answer in one call over all documents.
 
-        Raises:
-            ModelCallError: A call failed for good, or the documents exceed the model's input
-                window.
+        Raises ModelCallError if a call failed for good, or the documents exceed the input window.
         """
         forced = self._forced(question)
         prompt = self._answer_prompt(question, documents, forced=forced)
@@ -145,10 +136,7 @@ class LLMReader:
         """Answer from the partitions with evidence in one call (ContextReduce).
 
         Evidence that exceeds the model's input window is condensed in groups, one call each, until
-        it fits. The quotes stay unchanged.
-
-        Raises:
-            ModelCallError: Condensing does not make it fit, or a reply to it was cut off.
+        it fits. The quotes stay unchanged. Raises ModelCallError if condensing fails.
         """
         forced = self._forced(question)
         by_id = {str(document.id): document for document in documents}
@@ -181,8 +169,7 @@ class LLMReader:
     ) -> Question:
         """Rewrite a follow-up to earlier questions as a complete question with the same options.
 
-        Raises:
-            ModelCallError: The call failed for good, or the model wrote no question.
+        Raises ModelCallError if the model wrote no question.
         """
         listed = "\n".join(f"- {' '.join(each.split())}" for each in earlier)
         messages = self._allocator.prompts.render("follow_up", question["text"], {}, earlier=listed)

@@ -34,8 +34,7 @@ _METHOD_LABELS = ("method", "design", "setting")
 class PassageReader:
     """Shows the passages that are closest to the question, without model calls.
 
-    Args:
-        ranker: Ranks passages and leaves out unrelated ones.
+    The ranker leaves out unrelated passages.
     """
 
     name = PASSAGES

@@ -24,9 +24,8 @@ class Question(TypedDict):
 def check_question(text: object, options: object = None) -> Question:
     """Return the question without outer white space.
 
-    Raises:
-        InputError: The question is empty, not a text, or too long; there is only one option, or an
-            option is empty; or a text has a lone surrogate, which cannot be sent.
+    Raises InputError for an empty or too long question, a single option, an option without a text,
+    and a lone surrogate, which cannot be sent.
     """
     if not isinstance(text, str | None):
         raise InputError(f"The question must be a text, not {type(text).__name__}.")
@@ -46,11 +45,7 @@ def check_question(text: object, options: object = None) -> Question:
 
 
 def check_earlier(earlier: object) -> list[str]:
-    """Return the earlier questions, last one last.
-
-    Raises:
-        InputError: They are not a list of questions, or there are too many.
-    """
+    """Return the earlier questions, last one last. Raises InputError for wrong or too many ones."""
     if earlier is None:
         return []
     if not isinstance(earlier, list) or len(earlier) > MOST_EARLIER:

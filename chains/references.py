@@ -53,12 +53,7 @@ class Reference(TypedDict):
 def list_references(
     citations: Sequence[Citation], documents: Sequence[Document]
 ) -> list[Reference]:
-    """Return the cited articles, in the order of their numbers.
-
-    Args:
-        citations: Citations in the order of their keys.
-        documents: Documents that the citations refer to.
-    """
+    """Return the cited articles, in the order of their numbers."""
     by_id = {str(document.id): document for document in documents}
     found: dict[str, Reference] = {}
     for citation in citations:

@@ -22,6 +22,8 @@ from briefcontext.errors import BriefContextError, ModelCallError, first_line
 from briefcontext.files import encodable
 from briefcontext.knowledge.sentences import split_sentences
 
+Contexts = Mapping[str, str]
+"""Rendered passages by the keys of their citations."""
 Verdict = Literal["contradicted", "not_stated", "partly", "supported"]
 """From the most to the least serious."""
 
@@ -55,23 +57,6 @@ class Verification(NamedTuple):
     """Why some sentences have no verdict."""
 
 
-class Verifier(Protocol):
-    """Judges claims by the passages that they cite."""
-
-    @property
-    def name(self) -> str:
-        """The judge's name."""
-
-    async def averify(
-        self,
-        question: str,
-        claims: Sequence[Claim],
-        passages: Mapping[str, "Passage"],
-        budget: CallBudget,
-    ) -> Verification:
-        """Return the verdicts, with an error message if some are missing."""
-
-
 class Passage(NamedTuple):
     """A cited passage."""
 
@@ -92,9 +77,27 @@ class Passage(NamedTuple):
         shown, last = "", 0
         for start, end in split_sentences(text):
             if any(begin <= start and end <= stop for begin, stop in windows):
-                shown += f"{' … ' if text[last:start].strip() else ' '}{text[start:end]}"
+                shown += " … " if text[last:start].strip() else " "
+                shown += text[start:end]
                 last = end
         return (shown.strip() or text)[:limit]
+
+
+Passages = Mapping[str, Passage]
+"""Passages by the keys of their citations."""
+
+
+class Verifier(Protocol):
+    """Judges claims by the passages that they cite."""
+
+    @property
+    def name(self) -> str:
+        """The judge's name."""
+
+    async def averify(
+        self, question: str, claims: Sequence[Claim], passages: Passages, budget: CallBudget
+    ) -> Verification:
+        """Return the verdicts, with an error message if some are missing."""
 
 
 def cited_passages(
@@ -102,17 +105,12 @@ def cited_passages(
 ) -> dict[str, Passage]:
     """Return the cited passages, by the citations' keys."""
     by_id = {str(document.id): document for document in documents}
-    return {
-        citation["key"]: Passage(
-            by_id[citation["document_id"]],
-            [
-                (quote["start"], quote["end"])
-                for quote in citation["quotes"]
-                if quote["start"] is not None and quote["end"] is not None
-            ],
-        )
-        for citation in citations
-    }
+    passages = {}
+    for citation in citations:
+        ends = [(quote["start"], quote["end"]) for quote in citation["quotes"]]
+        quotes = [(start, end) for start, end in ends if start is not None and end is not None]
+        passages[citation["key"]] = Passage(by_id[citation["document_id"]], quotes)
+    return passages
 
 
 def verdict_notes(claims: Sequence[Claim], verification: Verification, judge: str) -> list[Note]:
@@ -171,11 +169,7 @@ class ModelVerifier:
         return self._model.name
 
     async def averify(
-        self,
-        question: str,
-        claims: Sequence[Claim],
-        passages: Mapping[str, Passage],
-        budget: CallBudget,
+        self, question: str, claims: Sequence[Claim], passages: Passages, budget: CallBudget
     ) -> Verification:
         """Return the verdicts of all calls. Those of a failed call are missing."""
         try:
@@ -188,24 +182,17 @@ class ModelVerifier:
         return Verification(judgements, next((each.error for each in found if each.error), None))
 
     def _prompt(
-        self, question: str, claims: Sequence[Claim], contexts: Mapping[str, str]
+        self, question: str, claims: Sequence[Claim], contexts: Contexts
     ) -> list[BaseMessage]:
         cited = dict.fromkeys(key for claim in claims for key in claim.keys)
-        sentences = [_sentence(number, claim) for number, claim in enumerate(claims, 1)]
+        passages = "\n".join(contexts[key] for key in cited)
+        sentences = "\n".join(_sentence(number, claim) for number, claim in enumerate(claims, 1))
         return self._model.prompts.render(
-            "verify",
-            question,
-            {},
-            passages="\n".join(contexts[key] for key in cited),
-            sentences="\n".join(sentences),
+            "verify", question, {}, passages=passages, sentences=sentences
         )
 
     async def _ask(
-        self,
-        question: str,
-        claims: Sequence[Claim],
-        contexts: Mapping[str, str],
-        budget: CallBudget,
+        self, question: str, claims: Sequence[Claim], contexts: Contexts, budget: CallBudget
     ) -> Verification:
         """Request verdicts, and once more if the reply is unreadable."""
         messages = self._prompt(question, claims, contexts)
@@ -246,28 +233,28 @@ def _place(judged: Judgement) -> int:
 
 
 def _groups(
-    claims: Sequence[Claim], passages: Mapping[str, Passage], room: int | None
-) -> list[tuple[list[Claim], dict[str, str]]]:
+    claims: Sequence[Claim], passages: Passages, room: int | None
+) -> list[tuple[list[Claim], Contexts]]:
     """Group claims, in order, so that each group fits with its passages.
 
     A claim whose shortest passages do not fit is left out.
     """
-    groups: list[tuple[list[Claim], dict[str, str]]] = []
+    groups: list[tuple[list[Claim], Contexts]] = []
     for claim in claims:
-        if (contexts := _contexts(claim, passages, room)) is None:
+        contexts = _contexts(claim, passages, room)
+        if contexts is None:
             continue
-        if groups:
-            listed, shown = [*groups[-1][0], claim], {**contexts, **groups[-1][1]}
-            if len(listed) <= MOST_CLAIMS and (room is None or _length(listed, shown) <= room):
-                groups[-1] = listed, shown
-                continue
-        groups.append(([claim], contexts))
+        before, shown = groups[-1] if groups else ([], {})
+        group = [*before, claim], {**contexts, **shown}
+        fits = len(group[0]) <= MOST_CLAIMS and (room is None or _length(*group) <= room)
+        if groups and fits:
+            groups[-1] = group
+        else:
+            groups.append(([claim], contexts))
     return groups
 
 
-def _contexts(
-    claim: Claim, passages: Mapping[str, Passage], room: int | None
-) -> dict[str, str] | None:
+def _contexts(claim: Claim, passages: Passages, room: int | None) -> Contexts | None:
     """Return the passages of a claim as the judge sees them; None if they do not fit."""
     cited = {key: passages[key] for key in claim.keys}
     limit = PASSAGE_CHARACTERS
@@ -282,7 +269,7 @@ def _contexts(
     }
 
 
-def _length(claims: Sequence[Claim], contexts: Mapping[str, str]) -> int:
+def _length(claims: Sequence[Claim], contexts: Contexts) -> int:
     texts = [*contexts.values(), *(_sentence(MOST_CLAIMS, claim) for claim in claims)]
     return sum(len(text) + 1 for text in texts)
 
@@ -305,20 +292,16 @@ class EntailmentVerifier:
         self.name = name
 
     async def averify(
-        self,
-        question: str,
-        claims: Sequence[Claim],
-        passages: Mapping[str, Passage],
-        budget: CallBudget,
+        self, question: str, claims: Sequence[Claim], passages: Passages, budget: CallBudget
     ) -> Verification:
         """Return the verdicts, computed in a thread."""
         pairs: list[tuple[str, str]] = []
         owners: list[Claim] = []
         for claim in claims:
             texts = [passages[key].context() for key in claim.keys]
-            for text in [*texts, *([" ".join(texts)] if len(texts) > 1 else [])]:
-                pairs.append((text, claim.text))
-                owners.append(claim)
+            texts += [" ".join(texts)] if len(texts) > 1 else []
+            pairs += [(text, claim.text) for text in texts]
+            owners += [claim] * len(texts)
         started = time.time()
         try:
             scores = await asyncio.to_thread(lambda: self._open().judge(pairs))

@@ -22,28 +22,20 @@ from briefcontext.chains.question import Question, check_earlier, check_question
 from briefcontext.chains.reader import NOTHING_USED, Draft, Reader
 from briefcontext.chains.verify import Verifier, cited_passages, verdict_notes
 from briefcontext.errors import InputError, ModelCallError
-from briefcontext.graphs.documents import (
-    encodable_document,
-    given_ranking,
-    more_to_ask,
-    without_retracted,
-)
 from briefcontext.graphs.events import emit, emit_encoding
-from briefcontext.graphs.resources import (
-    OF_MODELS,
-    OF_SEARCH,
-    Resources,
-    linked,
-    refuse_ignored,
-)
+from briefcontext.graphs.resources import OF_MODELS, OF_SEARCH, Resources, linked, refuse_ignored
 from briefcontext.graphs.settings import IOU, Settings, current_settings
 from briefcontext.graphs.state import Partition, State
 from briefcontext.graphs.steps import (
     check_rankings,
     emit_route,
+    encodable_document,
     extract_from,
     fitting_parts,
+    given_ranking,
+    more_to_ask,
     partition,
+    without_retracted,
 )
 from briefcontext.knowledge.store.filters import WIDEN, Filters
 from briefcontext.retrievers.ranking_retriever import RankingRetriever

@@ -88,8 +88,7 @@ class Resources:
     ) -> RankingRetriever:
         """Return the retriever over the settings' knowledge base or document, or over another one.
 
-        Raises:
-            InputError, KnowledgeBaseError, MissingExtraError: It cannot be searched this way.
+        Raises InputError, KnowledgeBaseError or MissingExtraError if it cannot be searched.
         """
         searched = over or self.collection(settings, progress)
         if isinstance(searched, KnowledgeBase):
@@ -126,9 +125,8 @@ class Resources:
     ) -> Reader:
         """Return the reader of the model, or without a model the passage reader.
 
-        Raises:
-            InputError: The prompts are unusable, or a model's settings are set without a model.
-            ModelSetupError, MissingExtraError: A model cannot be opened.
+        Raises InputError for unusable prompts or settings of a model without one, and
+        ModelSetupError or MissingExtraError if a model cannot be opened.
         """
         resolved = settings.resolved()
         if resolved.model is not None:

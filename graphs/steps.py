@@ -1,21 +1,22 @@
 """The steps of the method, which the graph, the middleware and the compressor share."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from langchain_core.documents import Document
 
 from briefcontext.chains.answer import Preflight, Route
+from briefcontext.chains.articles import article_id, join_articles, without_superseded
 from briefcontext.chains.model.usage import CallBudget
 from briefcontext.chains.question import Question
 from briefcontext.chains.reader import Extraction, Reader, extraction_of
-from briefcontext.errors import ModelCallError
+from briefcontext.errors import InputError, ModelCallError
 from briefcontext.files import encodable
 from briefcontext.graphs.events import emit
 from briefcontext.graphs.settings import Settings
 from briefcontext.graphs.state import Partition
 from briefcontext.knowledge.store.terms import TermStatistics
 from briefcontext.retrievers.calibration import Calibration
-from briefcontext.retrievers.ranking_retriever import RankingRetriever
+from briefcontext.retrievers.ranking_retriever import RankingRetriever, as_ranking
 from briefcontext.retrievers.rankings import (
     BM25Pool,
     TwoRankings,
@@ -28,6 +29,81 @@ _NAMED = 3
 """Number of signals in a reason."""
 
 
+def given_ranking(documents: object, settings: Settings) -> list[Document]:
+    """Return the documents of the input, best first, with id, source, rank and score.
+
+    Raises InputError if they are not a list of documents or mappings, too many, or combined with
+    filters.
+    """
+    if settings.filters:
+        raise InputError(
+            f"Filters ({settings.filters}) are for what is retrieved, and documents were given "
+            "with the question. Leave out the one or the other."
+        )
+    most = settings.most_documents
+    if not isinstance(documents, list | tuple):
+        kind = type(documents).__name__
+        raise InputError(f"documents must be a list of documents, best first, not {kind}.")
+    if len(documents) > most:
+        count = len(documents)
+        raise InputError(f"{count:,} documents are given, and at most {most:,} are taken.")
+    return as_ranking([_document(document, place) for place, document in enumerate(documents, 1)])
+
+
+def _document(given: object, place: int) -> Document:
+    if isinstance(given, Mapping):
+        text, metadata, id = given.get("page_content"), given.get("metadata") or {}, given.get("id")
+        if isinstance(text, str) and isinstance(metadata, Mapping):
+            id = None if id is None else str(id)
+            given = Document(page_content=text, metadata=dict(metadata), id=id)
+    if not isinstance(given, Document) or not given.page_content.strip():
+        raise InputError(
+            f"Document {place} cannot be used: it needs a text that is not blank, as page_content. "
+            "Give LangChain documents, or mappings of page_content, metadata and id, as their "
+            "model_dump() gives them (not to_json())."
+        )
+    return given
+
+
+def without_retracted(
+    found: Sequence[Document], settings: Settings
+) -> tuple[list[Document], list[str]]:
+    """Return the first k usable documents, and the ids of retracted articles that were left out.
+
+    An older version of an article is also left out.
+    """
+    found = without_superseded(join_articles(found))
+    if settings.include_retracted:
+        return found[: settings.top_k], []
+    kept: list[Document] = []
+    retracted: dict[str, None] = {}
+    for document in found:
+        if len(kept) == settings.top_k:
+            break
+        if document.metadata.get("retracted"):
+            retracted[article_id(document)] = None
+        else:
+            kept.append(document)
+    return kept, list(retracted)
+
+
+def more_to_ask(found: Sequence[Document], wanted: int, settings: Settings) -> int:
+    """Return the next number of documents to ask for if fewer than k are usable; else 0."""
+    kept, _ = without_retracted(found, settings)
+    return 2 * wanted if len(kept) < settings.top_k and len(found) >= wanted else 0
+
+
+def encodable_document(document: Document) -> Document:
+    """Replace lone surrogates in a document's text and metadata."""
+    metadata = {
+        name: encodable(value) if isinstance(value, str) else value
+        for name, value in document.metadata.items()
+    }
+    return document.model_copy(
+        update={"page_content": encodable(document.page_content), "metadata": metadata}
+    )
+
+
 def check_rankings(
     question: Question,
     documents: Sequence[Document],
@@ -37,15 +113,9 @@ def check_rankings(
     retriever: RankingRetriever | None = None,
     calibration: Calibration | None = None,
 ) -> tuple[Preflight, Route]:
-    """Compare the documents' order with BM25's and decide the route.
+    """Compare the documents' order with BM25's and decide the route, by a calibration if given.
 
-    Args:
-        question: The question of the documents.
-        documents: The documents, best first, with scores.
-        settings: With the kind of preflight and its thresholds.
-        statistics: Term frequencies of the corpus. By default those of the documents.
-        retriever: The retriever that ranked the documents, if it is known.
-        calibration: The calibration that decides instead of the overlap.
+    The statistics are the term frequencies of the corpus, by default those of the documents.
     """
     text = question["text"]
     if calibration is None or not documents:
@@ -69,16 +139,11 @@ def check_rankings(
 def compare_rankings(
     documents: Sequence[Document], bm25: Sequence[float], settings: Settings
 ) -> Preflight:
-    """Compare the top n of the dense ranking with BM25's.
+    """Compare the top n of the dense ranking with BM25's, by the documents' BM25 scores.
 
     Equation 1 of BriefContext (Zhang et al., npj Digital Medicine 2025): they agree when the
     intersection over union of the two exceeds delta. The fused order of hybrid search is not
     compared, because it contains BM25's.
-
-    Args:
-        documents: Retrieved documents, best first.
-        bm25: BM25 scores of the documents.
-        settings: With n and delta.
     """
     n, threshold = settings.preflight_top_n, settings.iou_threshold
     dense_top = [str(document.id) for document in dense_order(documents)[:n]]

@@ -85,8 +85,7 @@ class Reply:
 class Model:
     """A chat model with its prompts.
 
-    Raises:
-        ModelSetupError: The model lacks the requested kind of structured output.
+    Raises ModelSetupError if the model lacks the requested kind of structured output.
     """
 
     def __init__(
@@ -109,10 +108,8 @@ class Model:
         # When a run's messages are streamed, LangChain streams every call, and OpenAI's client then
         # counts no tokens of structured replies. So only the answer is streamed.
         self._whole = without_streaming(self.chat)
-        # With stream_usage=False the model reports no tokens while streaming.
-        self._streams = (
-            self._whole is not self.chat and getattr(self.chat, "stream_usage", None) is not False
-        )
+        counts = getattr(self.chat, "stream_usage", None) is not False
+        self._streams = counts and self._whole is not self.chat
 
     @property
     def max_input_tokens(self) -> int | None:
@@ -123,10 +120,8 @@ class Model:
     async def ask(self, request: Request, budget: CallBudget) -> Reply:
         """Make a call on the loop of all model calls, with retries.
 
-        Raises:
-            ModelSetupError: The provider refuses the key, or does not know the model or the
-                address.
-            ModelCallError: The call failed for good.
+        Raises ModelSetupError if the provider refuses the key or does not know the model or the
+        address, and ModelCallError if the call failed for good.
         """
         try:
             return await on_loop(self._ask(request, budget))
@@ -168,13 +163,12 @@ class Model:
         try:
             return self._whole.with_structured_output(schema, method=method, include_raw=True)
         except (NotImplementedError, TypeError, ValueError):
-            pass
-        if self._decided:
-            raise ModelSetupError(
-                f"{self.name} has no structured output by {self._structured_output}. "
-                "Set structured_output to auto or prompt."
-            )
-        return self._whole
+            if not self._decided:
+                return self._whole
+        raise ModelSetupError(
+            f"{self.name} has no structured output by {self._structured_output}. "
+            "Set structured_output to auto or prompt."
+        )
 
     async def _call(self, request: Request, model: Runnable[Any, Any], budget: CallBudget) -> Reply:
         tries = budget.max_retries + 1
@@ -229,10 +223,8 @@ class Model:
         if not isinstance(meaning, PassingError):
             return meaning
         if meaning.wait is not None and meaning.wait > MAX_ASKED_WAIT:
-            return ModelCallError(
-                f"{self.name} asks to wait {meaning.wait:,.0f} s before the next call. Try again "
-                "later."
-            )
+            wait = f"{meaning.wait:,.0f} s"
+            return ModelCallError(f"{self.name} asks to wait {wait}. Try again later.")
         if getattr(error, "status_code", None) is None and (url := address(self.chat)):
             return PassingError(f"{meaning} Check that a chat model's server answers at {url}.")
         return meaning

@@ -23,7 +23,8 @@ from briefcontext.retries import PassingError, may_pass
 _MIN_KEY_CHARACTERS = 8
 """Shorter keys are placeholders, such as `none`, for servers without keys."""
 _KEY = re.compile(
-    r"(?<=bearer )\s*[^\s\"',;}\]]+|\b(?:sk|gsk|hf|nvapi|pplx|r8|xai)[-_][\w-]{8,}|\bAIza[\w-]{20,}",
+    r"(?<=bearer )\s*[^\s\"',;}\]]+|\b(?:sk|gsk|hf|nvapi|pplx|r8|xai)[-_][\w-]{8,}"
+    r"|\bAIza[\w-]{20,}",
     re.IGNORECASE,
 )
 """Bearer tokens, and the keys of well-known providers."""
@@ -90,10 +91,9 @@ def open_chat_model(
 
 
 def counting_streamed_tokens(chat: BaseChatModel) -> BaseChatModel:
-    """Return a model that also reports the tokens of streamed replies.
+    """Return a model that reports the tokens of streamed replies, unless set otherwise.
 
-    A model that is configured otherwise is unchanged. With a base URL, OpenAI's client reports
-    them only on request.
+    With a base URL, OpenAI's client reports them only on request.
     """
     undecided = getattr(chat, "stream_usage", False) is None
     return chat.model_copy(update={"stream_usage": True}) if undecided else chat
@@ -101,10 +101,8 @@ def counting_streamed_tokens(chat: BaseChatModel) -> BaseChatModel:
 
 def without_streaming(chat: BaseChatModel) -> BaseChatModel:
     """Return a model that never streams; the same object if it cannot stream."""
-    kind = type(chat)
-    streams = (
-        kind._stream is not BaseChatModel._stream or kind._astream is not BaseChatModel._astream
-    )
+    kind, base = type(chat), BaseChatModel
+    streams = kind._stream is not base._stream or kind._astream is not base._astream
     return chat.model_copy(update={"disable_streaming": True}) if streams else chat
 
 
@@ -153,8 +151,8 @@ _FORM_ERRORS = (NotImplementedError, langchain_errors.ModelInvalidRequestError)
 def failure(error: Exception, model: str) -> PassingError | ModelError:
     """Convert an exception of a provider's client, with the provider's own message.
 
-    An error without an HTTP status is a broken connection or an unreadable reply, which may pass.
-    LangChain's typed errors state whether a retry can help.
+    An error without an HTTP status is a broken connection or an unreadable reply, which may pass,
+    unless LangChain's typed error denies it.
     """
     status = getattr(error, "status_code", None)
     words = one_line(error)

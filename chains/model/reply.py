@@ -70,14 +70,11 @@ _TAG = re.compile(f"{_OPENING}|{_CLOSING}")
 
 
 def without_reasoning(text: str, *, unfinished: bool = False) -> str:
-    """Return a reply without the reasoning at its beginning.
+    """Return a reply without the reasoning at its beginning; nothing if that has no end.
 
     Later tags may be words of a quoted document. A closing tag without an opening one ends
-    reasoning that the chat template began, unless the reply begins as JSON.
-
-    Args:
-        text: The reply. If its reasoning has no end, nothing remains.
-        unfinished: Leave out a tag that has only begun, because more of the reply follows.
+    reasoning that the chat template began, unless the reply begins as JSON. An unfinished text also
+    loses a tag that has only begun.
     """
     if unfinished:
         begun = text.rfind("<")
@@ -128,10 +125,7 @@ def read_record(text: str, field: str, *, cut_off: bool = False) -> dict[str, An
     """Return the one JSON object of a text that has a field, also from prose or a wrapper.
 
     A text that was cut off counts only if all of it is one object: an object before the cut may be
-    an example, or the first of several.
-
-    Raises:
-        ValueError: There is no object, there are several, or the JSON is malformed.
+    an example, or the first of several. Raises ValueError if there is not exactly one object.
     """
     records, place = [], 0
     try:

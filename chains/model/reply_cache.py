@@ -38,11 +38,8 @@ class ReplyCache(BaseCache):
     """Keeps replies in an SQLite file, except cut and empty ones, which a retry may improve.
 
     Args:
-        path: A new file, or one made by this class.
+        path: A new file, or one made by this class. InputError is raised for others.
         model: Key of the model and its address, if the address is a part of the key.
-
-    Raises:
-        InputError: The file belongs to another program, or cannot be opened.
     """
 
     def __init__(self, path: str | Path, model: str = "") -> None:

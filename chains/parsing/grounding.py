@@ -39,7 +39,7 @@ _TELLING = re.compile(
     rf"{NEGATION}|\b(?:more|less|fewer|than|before|after|above|below)\b"
     r"|\b(?:fail|increas|decreas|reduc|high|low|great|small|posit|negat|better|worse|improv|worsen)"
     r"|\b(?:hypo|hyper|brady|tachy)"
-    r"|\b(?:in|un|dis|contra|anti)(?=[a-z]{4})",
+    r"|\b(?:in|un|dis|contra|anti)(?=[a-z]{4})"
 )
 
 
@@ -59,8 +59,7 @@ def ground(
     Args:
         quote: Words from a reader.
         documents: Documents to search.
-        preferred: Id of the document that the reader named. It wins over others at the same tier. A
-            quote that only another document contains is attributed to that document.
+        preferred: Id of the document that the reader named. It wins over others at the same tier.
         threshold: Similarity for the last tier, 0 to 100; above 100 disables it.
 
     Returns:
@@ -243,13 +242,8 @@ def _respelled(quote: str, text: str, start: int, end: int) -> tuple[int, int] |
     """Find the part of a text that has every word of a quote, except for spelling and endings.
 
     The words keep their order. Fill words may be added, and words of the text may be left out.
-    Another drug, unit or opposite is another word, however few letters differ.
-
-    Args:
-        start, end: Approximate place of the quote, in characters.
-
-    Returns:
-        The offsets, or None if a word of the quote has no counterpart.
+    Another drug, unit or opposite is another word, however few letters differ. The place of the
+    quote is approximate; the result is exact, or None.
     """
     margin = max(20, len(quote) // 5)
     words = _words(quote)
