@@ -38,7 +38,7 @@ _WITHIN = "*_~`([{<\\]"
 """Characters that a citation may follow without a space."""
 _NUMBERS = re.compile(r"(?=\D*\d)(?:\d++[a-z]{0,2}+|[\s,;–-])+")
 _YEAR = re.compile(r"(?<!\d)(?:1[5-9]|20)\d\d(?!\d)")
-_LINK = re.compile(r"(?:https?|file)://\S+")
+_SCHEMES = ("https://", "http://", "file://")
 
 
 class CitedQuote(Quote):
@@ -141,6 +141,11 @@ def _key(seed: str, attempt: int) -> str:
 def document_key(document: Document) -> str:
     """Return the key that `assign_keys` gave the document."""
     return str(document.metadata["key"])
+
+
+def has_key(text: str) -> bool:
+    """Return whether a text has a word with the form of a citation key."""
+    return _KEY.search(text) is not None
 
 
 def cite(*documents: Document) -> str:
@@ -259,7 +264,8 @@ def publication_year(document: Document) -> int | None:
 def web_link(document: Document, *, files: bool = True) -> str | None:
     """Return the link to a document's page or file. Other schemes, such as scripts, are refused."""
     url = str(document.metadata.get("url") or "").strip()
-    return url if _LINK.fullmatch(url) and (files or not url.startswith("file:")) else None
+    is_link = url.startswith(_SCHEMES) and not any(map(str.isspace, url))
+    return url if is_link and (files or not url.startswith("file:")) else None
 
 
 def _citation(key: str, document: Document, quotes: list[Quote]) -> Citation:

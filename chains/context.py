@@ -25,7 +25,7 @@ _TAGS = 60
 """Characters for a document's tags and the line breaks around them, rounded up."""
 LEAST_ROOM = 200
 """Smallest useful number of characters for documents in a prompt."""
-MOST_ADDED = 500
+MAX_ADDED = 500
 """Characters that a reader may add to a prompt after documents were split."""
 _LEAST_PIECE = 20
 """Smallest piece of a document in characters."""

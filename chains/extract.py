@@ -16,7 +16,7 @@ from pydantic import (
 )
 
 from briefcontext.chains.citation import document_key
-from briefcontext.chains.context import MOST_ADDED, render_documents, room_for
+from briefcontext.chains.context import MAX_ADDED, render_documents, room_for
 from briefcontext.chains.model.call import Model, Reply, Request
 from briefcontext.chains.model.reply import cut_warning, read_record
 from briefcontext.chains.model.usage import CallBudget
@@ -107,7 +107,7 @@ async def extract(
         return await model.ask(Request("extract", messages, record, index), budget)
 
     messages = extract_prompt(model, question, documents)
-    room_for(model, budget, messages, least=-MOST_ADDED)
+    room_for(model, budget, messages, least=-MAX_ADDED)
     first = await ask(messages)
     try:
         return _read(first, question, documents, index)

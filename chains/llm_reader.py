@@ -13,7 +13,7 @@ from langchain_core.messages import AIMessage, BaseMessage
 from briefcontext.chains.articles import article_id
 from briefcontext.chains.citation import document_key
 from briefcontext.chains.context import (
-    MOST_ADDED,
+    MAX_ADDED,
     group_to_fit,
     render_condensed,
     render_documents,
@@ -117,7 +117,7 @@ class LLMReader:
         """
         forced = self._forced(question)
         prompt = self._answer_prompt(question, documents, forced=forced)
-        room_for(self._allocator, budget, prompt, least=-MOST_ADDED)
+        room_for(self._allocator, budget, prompt, least=-MAX_ADDED)
         request = Request(stage, prompt)
         reply, notes = await self._ask_for_answer(question, request, documents, budget)
         parts = read_reply(reply.text)

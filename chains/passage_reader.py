@@ -18,7 +18,7 @@ from briefcontext.retrievers.passage_ranking import PassageRanker
 
 PASSAGES = "passages"
 """The value of `written_by` in an answer that consists of passages."""
-MOST_PASSAGES = 4
+MAX_PASSAGES = 4
 EXCERPT_SENTENCES = 3
 """Limit of sentences shown of one passage."""
 SHORT = 300
@@ -78,7 +78,7 @@ class PassageReader:
 
     def _draft(self, question: Question, documents: Sequence[Document]) -> Draft:
         query = question["text"]
-        ranked = self._ranker.rank(query, documents)[:MOST_PASSAGES]
+        ranked = self._ranker.rank(query, documents)[:MAX_PASSAGES]
         if not ranked:
             return _draft(self._abstention(query, documents), question, abstained=True)
         quotes = [self._excerpt(query, document, probability) for document, probability in ranked]

@@ -9,7 +9,7 @@ from briefcontext.files import lone_surrogate
 
 MAX_QUESTION_CHARACTERS = 20_000
 """Longest question. Exam vignettes stay below 5,000 characters; longer texts are documents."""
-MOST_EARLIER = 8
+MAX_EARLIER = 8
 """Limit of earlier questions for a follow-up."""
 
 
@@ -48,8 +48,8 @@ def check_earlier(earlier: object) -> list[str]:
     """Return the earlier questions, last one last. Raises InputError for wrong or too many ones."""
     if earlier is None:
         return []
-    if not isinstance(earlier, list) or len(earlier) > MOST_EARLIER:
-        raise InputError(f"Earlier questions must be a list of at most {MOST_EARLIER} texts.")
+    if not isinstance(earlier, list) or len(earlier) > MAX_EARLIER:
+        raise InputError(f"Earlier questions must be a list of at most {MAX_EARLIER} texts.")
     return [check_question(question)["text"] for question in earlier]
 
 

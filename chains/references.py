@@ -13,7 +13,7 @@ from briefcontext.chains.citation import Citation, CitedQuote, journal
 from briefcontext.files import encodable
 from briefcontext.knowledge.study_type import StudyType
 
-_MOST_AUTHORS = 6
+_MAX_AUTHORS = 6
 """Longer lists end in "et al", as in the ICMJE's samples of NLM style."""
 
 
@@ -104,8 +104,8 @@ def _reference(number: str, citation: Citation, document: Document) -> Reference
 def _in_nlm_style(reference: Reference) -> str:
     """Return NLM style: `Smith JA. Title. J Bees. 2021;4(2):12-19. doi: 10.1000/1. PMID: 1.`."""
     authors = [author.replace(",", "") for author in reference["authors"]]
-    if len(authors) > _MOST_AUTHORS:
-        authors = [*authors[:_MOST_AUTHORS], "et al"]
+    if len(authors) > _MAX_AUTHORS:
+        authors = [*authors[:_MAX_AUTHORS], "et al"]
     issue = f"({reference['issue']})" if reference["issue"] else ""
     printed = f";{reference['volume']}{issue}" if reference["volume"] or issue else ""
     printed += f":{reference['pages']}" if reference["pages"] else ""

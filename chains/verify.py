@@ -27,7 +27,7 @@ Contexts = Mapping[str, str]
 Verdict = Literal["contradicted", "not_stated", "partly", "supported"]
 """From the most to the least serious."""
 
-MOST_CLAIMS = 20
+MAX_CLAIMS = 20
 """Limit of sentences per call; models lose count in longer lists."""
 PASSAGE_CHARACTERS = 2_000
 """Limit of characters of one passage that the judge sees."""
@@ -246,7 +246,7 @@ def _groups(
             continue
         before, shown = groups[-1] if groups else ([], {})
         group = [*before, claim], {**contexts, **shown}
-        fits = len(group[0]) <= MOST_CLAIMS and (room is None or _length(*group) <= room)
+        fits = len(group[0]) <= MAX_CLAIMS and (room is None or _length(*group) <= room)
         if groups and fits:
             groups[-1] = group
         else:
@@ -270,7 +270,7 @@ def _contexts(claim: Claim, passages: Passages, room: int | None) -> Contexts | 
 
 
 def _length(claims: Sequence[Claim], contexts: Contexts) -> int:
-    texts = [*contexts.values(), *(_sentence(MOST_CLAIMS, claim) for claim in claims)]
+    texts = [*contexts.values(), *(_sentence(MAX_CLAIMS, claim) for claim in claims)]
     return sum(len(text) + 1 for text in texts)
 
 

@@ -338,10 +338,10 @@ def _printed(text: str) -> list[Document]:
     if not text.startswith("[Document("):
         return []
     try:
-        printed: Any = ast.parse(text, mode="eval").body
+        listed: Any = ast.parse(text, mode="eval").body
         return [
             Document(**{field.arg: _literal(field.value) for field in call.keywords})
-            for call in printed.elts
+            for call in listed.elts
         ]
     except (AttributeError, MemoryError, RecursionError, SyntaxError, TypeError, ValueError):
         return []

@@ -83,6 +83,9 @@ class Nodes:
     async def _reader(self) -> Reader:
         return await asyncio.to_thread(self._open_reader)
 
+    async def _verifier(self, reader: Reader) -> Verifier | None:
+        return await asyncio.to_thread(self._resources.verifier, self._settings(), reader)
+
     def _retriever(self) -> RankingRetriever:
         if self._given_retriever is not None:
             return self._given_retriever
@@ -103,16 +106,15 @@ class Nodes:
         # Report a model that cannot be opened before retrieval.
         reader = await self._reader()
         if settings.verify and not asked["options"]:
-            await asyncio.to_thread(self._resources.verifier, settings, reader)
+            await self._verifier(reader)
         budget = settings.budget()
         if earlier := _earlier(state):
             asked = await _own_question(reader, asked, earlier, budget)
         given = state.get("documents")
         if given is None:
             found = await self._found(asked, settings)
-            searched = await asyncio.to_thread(
-                self._resources.searched, settings, self._given_retriever
-            )
+            own, resources = self._given_retriever, self._resources
+            searched = await asyncio.to_thread(resources.searched, settings, own)
             if settings.filters:
                 searched["filters"] = str(settings.filters)
         else:
@@ -219,26 +221,18 @@ class Nodes:
         cited = {citation["key"] for citation in answer["citations"]}
         claims = [claim for claim in find_claims(answer["text"], cited) if claim.keys]
         if settings.verify and claims and not answer["abstained"] and not answer["options"]:
-            answer = await self._verified(answer, claims, state, settings, budget)
+            answer = await self._verified(answer, claims, state, budget)
         _emit_answered(answer)
         return {"answer": answer, "calls": budget.calls}
 
     async def _verified(
-        self,
-        answer: Answer,
-        claims: Sequence[Claim],
-        state: State,
-        settings: Settings,
-        budget: CallBudget,
+        self, answer: Answer, claims: Sequence[Claim], state: State, budget: CallBudget
     ) -> Answer:
         """Return the answer with the verdicts. A failure becomes a note."""
         reader = await self._reader()
-        if reader.name == PASSAGES:
-            return answer  # Passages are copies.
-        verifier: Verifier | None = await asyncio.to_thread(
-            self._resources.verifier, settings, reader
-        )
-        if verifier is None:
+        verifier = await self._verifier(reader)
+        # Passages are copies.
+        if verifier is None or reader.name == PASSAGES:
             return answer
         emit({"event": "verifying", "sentences": len(claims)})
         passages = cited_passages(answer["citations"], state["ranking"])
@@ -378,10 +372,8 @@ def _usage(state: State, draft: Draft, last: Sequence[ModelCall], reader: Reader
     alone = 0 if draft["abstained"] else estimate_tokens(len(draft["text"]), calls)
     written = last[-1]["output_tokens"] if last else alone
     if written and state["route"] == "map_reduce":
-        by_document = {
-            quote["document_id"]: f'[key] "{quote["text"]}"' for quote in draft["quotes"]
-        }
-        written += estimate_tokens(len("\n".join(by_document.values())), calls) or 0
+        quotes = {each["document_id"]: f'[key] "{each["text"]}"' for each in draft["quotes"]}
+        written += estimate_tokens(len("\n".join(quotes.values())), calls) or 0
     return summarise(
         calls,
         seconds=time.time() - state["started"],

@@ -28,7 +28,7 @@ _KEY = re.compile(
     re.IGNORECASE,
 )
 """Bearer tokens, and the keys of well-known providers."""
-_ADDRESS_FIELD = re.compile(r"(?:_url|_base|endpoint)$")
+_ADDRESS_ENDINGS = ("_url", "_base", "endpoint")
 """Fields of LangChain's integrations with the address: base_url, groq_api_base, endpoint."""
 
 
@@ -120,7 +120,7 @@ def model_key(chat: BaseChatModel) -> str:
 def address(chat: BaseChatModel) -> str:
     """Return the base URL of a model; empty if unknown."""
     # OpenAI's client also knows the address from the environment; others have it in a field.
-    fields = sorted(filter(_ADDRESS_FIELD.search, type(chat).model_fields))
+    fields = sorted(name for name in type(chat).model_fields if name.endswith(_ADDRESS_ENDINGS))
     known = [getattr(getattr(chat, "root_client", None), "base_url", None)]
     known += [getattr(chat, name, None) for name in fields]
     return " ".join(dict.fromkeys(str(each) for each in known if each))

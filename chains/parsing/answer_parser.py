@@ -5,7 +5,7 @@ import unicodedata
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from briefcontext.chains.citation import KEY
+from briefcontext.chains.citation import KEY, has_key
 from briefcontext.chains.model.reply import Cut, cut_warning, without_reasoning
 from briefcontext.chains.notes import Note, note
 from briefcontext.chains.question import Question
@@ -28,7 +28,6 @@ _STRAY_LINE = re.compile(
 """Prompt fragments that small models repeat, and fences around the reply."""
 _OPENING_TAG = re.compile(r"<(?:evidence (?:reader|condensed)|document key)", re.IGNORECASE)
 _HEADING = re.compile(r"^[ \t]*#+[ \t]*(\S.*)$", re.MULTILINE)
-_KEY = re.compile(KEY, re.IGNORECASE)
 _QUOTE_LINE = re.compile(
     rf"[ \t*•-]*(?:\d+[.)][ \t*]*)?(?:\[?((?<=\[)[^\]\n]+|{KEY})\]?[ \t*:–-]*)?(.*?)"
     r"(?:(?<=[\"”»])[ \t]*\[[^\]\n]{1,40}\]\W*)?"
@@ -94,7 +93,7 @@ def _read_section(parts: ReplyParts, name: str, label: str, section: str) -> Non
     elif name == "choice":
         line, _, rest = section.lstrip("\n").partition("\n")
         parts.chosen += f"\n{label}{line}\n{rest}"
-        if _KEY.search(line):  # A line that cites is a part of the answer.
+        if has_key(line):  # A line that cites is a part of the answer.
             rest = f"{label}{line}\n{rest}"
     elif name == "no answer" and not parts.text.strip():
         parts.refused, rest = True, section.strip(" \n\"'")
