@@ -42,8 +42,8 @@ from briefcontext.evaluation.statistics.calibrate import CONFIDENCE, calibrate, 
 from briefcontext.evaluation.statistics.inference import count_decisions
 from briefcontext.evaluation.statistics.labelled import LabelledQuestions, label_questions
 from briefcontext.evaluation.statistics.tables import with_interval
-from briefcontext.graphs.routing import compare_rankings
 from briefcontext.graphs.settings import Settings
+from briefcontext.graphs.steps import compare_rankings
 from briefcontext.knowledge.build import build_knowledge_base
 from briefcontext.knowledge.encoders import load_encoder
 from briefcontext.knowledge.knowledge_base import KnowledgeBase

@@ -30,7 +30,7 @@ from parts.report import Row, options, show, write
 
 from briefcontext.chains.claims import Claim, missing_figures
 from briefcontext.chains.model.call import Model
-from briefcontext.chains.model.limits import CallBudget
+from briefcontext.chains.model.usage import CallBudget
 from briefcontext.chains.verify import (
     EntailmentVerifier,
     Judgement,

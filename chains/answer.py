@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from importlib.metadata import version
 from typing import Literal, NotRequired, get_args
@@ -14,7 +14,7 @@ from briefcontext.chains.articles import article_id, source_id
 from briefcontext.chains.citation import KEY, Citation, CitationNumbers, document_key
 from briefcontext.chains.claims import check_claims, find_claims
 from briefcontext.chains.model.usage import Usage
-from briefcontext.chains.notes import Note, by_level, note
+from briefcontext.chains.notes import Level, Note, by_level, note
 from briefcontext.chains.passage_reader import PASSAGES
 from briefcontext.chains.question import Question
 from briefcontext.chains.reader import Draft, Extraction
@@ -23,7 +23,15 @@ from briefcontext.knowledge.study_type import StudyType
 
 NO_ANSWER = "No answer was found in the documents."
 """Heading of an abstention."""
-DEMONSTRATION = "Demonstration texts, not literature: do not rely on them."
+_DEMONSTRATION = "Demonstration texts, not literature: do not rely on them."
+_CITATION_NOTES: Mapping[str, tuple[Level, str]] = {
+    "retracted_cited": ("danger", "Retracted articles are cited: {}."),
+    "concern_cited": ("caution", "Articles under an expression of concern are cited: {}."),
+    "unknown_citation": ("caution", "Citations of unknown documents were removed: {}."),
+    "cited_without_quote": ("info", "Cited without a quote that is in the document: [{}]."),
+    "quote_differs": ("info", "The model quoted in other words than the document's: [{}]."),
+}
+"""Levels and messages of the notes on citations; the braces list them."""
 _LISTED = 10
 _KEY = re.compile(rf"\[?({KEY})\]?", re.ASCII | re.IGNORECASE)
 _version = cache(version)
@@ -159,37 +167,32 @@ def compose(
     searched: Searched,
 ) -> Answer:
     """Return the answer of a reader's draft, with numbered citations and notes to check."""
-    conflict, notes = draft["conflict"] or "", draft["notes"]
-    texts = [draft["text"], conflict, *(each["message"] for each in notes)]
-    numbers = CitationNumbers(texts, documents)
-    numbered = Draft(
-        **{
-            **draft,
-            "text": numbers.replace(draft["text"]),
-            "conflict": numbers.replace(conflict) or None,
-            "notes": [
-                Note(**{**each, "message": numbers.replace(each["message"])}) for each in notes
-            ],
-        }
-    )
+    text, conflict, abstained = draft["text"], draft["conflict"] or "", draft["abstained"]
+    messages = [each["message"] for each in draft["notes"]]
+    numbers = CitationNumbers([text, conflict, *messages], documents)
+    text, conflict = numbers.replace(text), numbers.replace(conflict)
     citations = numbers.citations(draft["quotes"])
     extractions = _with_sources(extractions, documents, citations)
-    conflicting = find_conflict(extractions, draft["choice"], numbered["conflict"])
+    conflicting = _conflict(extractions, draft["choice"], conflict or None)
     # Without a model, nothing reports whether passages agree.
     contradicted = None if model == PASSAGES else bool(conflicting)
-    notes = [
-        *numbered["notes"],
-        *(_choice_notes(draft["choice"], extractions) if asked["options"] else []),
-        *_sentence_notes(numbered, citations, documents, numbers.unknown, model),
-        *_partition_notes(extractions),
-        *_document_notes(documents, retracted, preflight, abstained=draft["abstained"]),
+    notes: list[Note] = [
+        {**each, "message": numbers.replace(each["message"])} for each in draft["notes"]
     ]
+    notes += _choice_notes(draft["choice"], extractions) if asked["options"] else []
+    if not abstained:
+        notes += _citation_notes(citations, numbers.unknown)
+        if citations and model != PASSAGES:
+            claims = find_claims(text, {citation["key"] for citation in citations})
+            notes += check_claims(claims, citations, documents)
+    notes += _partition_notes(extractions)
+    notes += _document_notes(documents, retracted, preflight, abstained=abstained)
     return Answer(
         question=asked["text"],
         options=asked["options"],
-        text=numbered["text"],
+        text=text,
         choice=draft["choice"],
-        abstained=draft["abstained"],
+        abstained=abstained,
         written_by=model,
         citations=citations,
         references=list_references(citations, documents),
@@ -227,26 +230,7 @@ def _with_sources(
     def name(match: re.Match[str]) -> str:
         return names.get(match[1].upper(), match[0])
 
-    return [
-        Extraction(**{**each, "finding": _KEY.sub(name, each["finding"])}) for each in extractions
-    ]
-
-
-def _sentence_notes(
-    draft: Draft,
-    citations: Sequence[Citation],
-    documents: Sequence[Document],
-    unknown: Sequence[str],
-    model: str,
-) -> list[Note]:
-    """Return the notes on the citations and on each sentence, unless there is no answer."""
-    if draft["abstained"]:
-        return []
-    notes = _citation_notes(citations, unknown)
-    if citations and model != PASSAGES:
-        claims = find_claims(draft["text"], {citation["key"] for citation in citations})
-        notes += check_claims(claims, citations, documents)
-    return notes
+    return [{**each, "finding": _KEY.sub(name, each["finding"])} for each in extractions]
 
 
 def _cited_articles(
@@ -264,8 +248,8 @@ def _cited_articles(
     return articles
 
 
-def find_conflict(
-    extractions: Sequence[Extraction], settled: str | None, statement: str | None = None
+def _conflict(
+    extractions: Sequence[Extraction], settled: str | None, statement: str | None
 ) -> Conflict | None:
     """Return the conflict when partitions chose different options, or the reader reports one."""
     choices: dict[str, list[int]] = {}
@@ -280,48 +264,39 @@ def find_conflict(
 def _choice_notes(choice: str | None, extractions: Sequence[Extraction]) -> list[Note]:
     """Return a note if there is no choice, or if no partition made it."""
     chosen = sorted({extraction["choice"] for extraction in extractions if extraction["choice"]})
+    listed = ", ".join(chosen)
     if choice is None:
-        partitions = f" Partitions of the documents chose {', '.join(chosen)}." if chosen else ""
+        partitions = f" Partitions of the documents chose {listed}." if chosen else ""
         return [note("caution", "no_choice", f"The answer chooses no option.{partitions}")]
     if not extractions or choice in chosen:
         return []
-    others = f"they chose {', '.join(chosen)}" if chosen else "they chose none"
-    message = (
-        f"The choice {choice} is unsupported. No partition of the documents made it: {others}."
-    )
-    return [note("caution", "choice_unsupported", message)]
+    message = f"The choice {choice} is unsupported. No partition of the documents made it: "
+    return [note("caution", "choice_unsupported", f"{message}they chose {listed or 'none'}.")]
 
 
 def _citation_notes(citations: Sequence[Citation], unknown: Sequence[str]) -> list[Note]:
-    notes = [] if citations else [note("caution", "uncited", "The answer cites no document.")]
-    if retracted := _sources(citations, "retracted"):
-        notes.append(
-            note("danger", "retracted_cited", f"Retracted articles are cited: {retracted}.")
-        )
-    if doubtful := _sources(citations, "expression_of_concern"):
-        message = f"Articles under an expression of concern are cited: {doubtful}."
-        notes.append(note("caution", "concern_cited", message))
-    if unknown:
-        more = f" and {len(unknown) - _LISTED:,} more" if len(unknown) > _LISTED else ""
-        message = (
-            f"Citations of unknown documents were removed: {', '.join(unknown[:_LISTED])}{more}."
-        )
-        notes.append(note("caution", "unknown_citation", message))
-    if bare := [citation["key"] for citation in citations if citation["quote"] is None]:
-        message = f"Cited without a quote that is in the document: [{']['.join(bare)}]."
-        notes.append(note("info", "cited_without_quote", message))
-    if close := [citation["key"] for citation in citations if citation["match"] == "fuzzy"]:
-        message = f"The model quoted in other words than the document's: [{']['.join(close)}]."
-        notes.append(note("info", "quote_differs", message))
-    return notes
+    more = f" and {len(unknown) - _LISTED:,} more" if len(unknown) > _LISTED else ""
+    listed = {
+        "retracted_cited": _joined(each["source_id"] for each in citations if each["retracted"]),
+        "concern_cited": _joined(
+            each["source_id"] for each in citations if each["expression_of_concern"]
+        ),
+        "unknown_citation": _joined(unknown[:_LISTED]) + more,
+        "cited_without_quote": "][".join(
+            each["key"] for each in citations if each["quote"] is None
+        ),
+        "quote_differs": "][".join(each["key"] for each in citations if each["match"] == "fuzzy"),
+    }
+    none = [] if citations else [note("caution", "uncited", "The answer cites no document.")]
+    return none + [
+        note(level, kind, message.format(listed[kind]))
+        for kind, (level, message) in _CITATION_NOTES.items()
+        if listed[kind]
+    ]
 
 
-def _sources(
-    citations: Sequence[Citation], mark: Literal["retracted", "expression_of_concern"]
-) -> str:
-    return ", ".join(
-        dict.fromkeys(citation["source_id"] for citation in citations if citation[mark])
-    )
+def _joined(names: Iterable[str]) -> str:
+    return ", ".join(dict.fromkeys(names))
 
 
 def _partition_notes(extractions: Sequence[Extraction]) -> list[Note]:
@@ -329,10 +304,8 @@ def _partition_notes(extractions: Sequence[Extraction]) -> list[Note]:
     for extraction in extractions:
         name, error = f"Partition {extraction['index'] + 1}", extraction["error"]
         if extraction["status"] == "failed":
-            ids = ", ".join(extraction["document_ids"])
-            notes.append(
-                note("caution", "partition_failed", f"{name} was not read ({ids}): {error}")
-            )
+            message = f"{name} was not read ({', '.join(extraction['document_ids'])}): {error}"
+            notes.append(note("caution", "partition_failed", message))
         elif error:
             notes.append(note("info", "partition_error", f"{name}: {error}"))
     pieces = Counter(id for extraction in extractions for id in extraction["document_ids"])
@@ -351,7 +324,7 @@ def _document_notes(
 ) -> list[Note]:
     notes = []
     if any(document.metadata.get("kind") == "demo" for document in documents):
-        notes.append(note("info", "demonstration", DEMONSTRATION))
+        notes.append(note("info", "demonstration", _DEMONSTRATION))
     if caution := preflight.get("caution"):
         notes.append(note("caution", "calibration", caution))
     if retracted:  # One of them may have the answer.

@@ -34,17 +34,13 @@ def related_sources(documents: Sequence[Document]) -> list[str]:
 
 
 def join_articles(
-    documents: Sequence[Document],
-    related: Sequence[Document] = (),
+    documents: Sequence[Document], related: Sequence[Document] = ()
 ) -> list[Document]:
     """Return documents with the facts that any record of their article states.
 
     Records with the same PMID, PMCID or DOI are one article. A retraction or an expression of
-    concern applies to all of them. `article` is the id of an article with several sources.
-
-    Args:
-        documents: Documents to return.
-        related: Other records of their articles, used for their facts only.
+    concern applies to all of them, also if only one of the `related` records states it. `article`
+    is the id of an article with several sources.
     """
     groups = _groups([*documents, *related])
     facts: dict[str, set[str]] = {name: set() for name in _SPREAD}

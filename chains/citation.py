@@ -27,35 +27,18 @@ KEY = rf"(?<![^\W_])(?:{_PAIR}){{{_PAIRS},}}(?![^\W_])"
 """A citation key (a pattern)."""
 _KEY = re.compile(KEY, re.ASCII | re.IGNORECASE)
 _BRACKET = re.compile(
-    r"(?<!\s)(?P<gap>\s*)[\[【［](?P<words>[^\[\]【】［］]*)[\]】］]"
-    r"(?:\((?:[a-z]+:|//|www\.|#)[^()\s]*\))?",
+    r"(?<!\s)(?P<gap>\s*)\[(?P<words>[^\[\]]*)\](?:\((?:[a-z]+:|//|www\.|#)[^()\s]*\))?",
     re.IGNORECASE,
 )
-_BEGUN = re.compile(r"\s*(?:[\[【［][^\[\]【】［］\n]*|(?<![^\W_])[2-9][A-Za-z0-9]*)\Z")
+_BEGUN = re.compile(r"\s*(?:\[[^\[\]\n]*|(?<![^\W_])[2-9][A-Za-z0-9]*)\Z")
 """The beginning of a possible citation in unfinished text."""
 _REPEATED = re.compile(rf"({MARK})(?:[^\S\n]*\1)+")
-_WORDS_WITH_KEYS = frozenset(
-    {
-        "KEY",
-        "KEYS",
-        "DOCUMENT",
-        "DOCUMENTS",
-        "DOC",
-        "DOCS",
-        "SOURCE",
-        "SOURCES",
-        "REF",
-        "REFS",
-        "SEE",
-        "AND",
-    }
-)
-_PAGE_WORDS = frozenset({"P", "PP", "PAGE", "PAGES"})
-_WITHIN = "*_~`([{<\\]】］"
+_WORDS_WITH_KEYS = "KEY KEYS DOCUMENT DOCUMENTS DOC DOCS SOURCE SOURCES REF REFS SEE AND"
+_WITHIN = "*_~`([{<\\]"
 """Characters that a citation may follow without a space."""
 _NUMBERS = re.compile(r"(?=\D*\d)(?:\d++[a-z]{0,2}+|[\s,;–-])+")
 _YEAR = re.compile(r"(?<!\d)(?:1[5-9]|20)\d\d(?!\d)")
-_LINK = re.compile(r"(?:https?|file)://\S+")
+_SCHEMES = ("https://", "http://", "file://")
 
 
 class CitedQuote(Quote):
@@ -73,8 +56,7 @@ class Citation(TypedDict):
     """A passage that the answer cites."""
 
     key: str
-    """Its number in the answer's text, with a letter if several passages of the source are cited.
-    """
+    """Its number in the answer, with a letter if several passages of the source are cited."""
     document_id: str
     """The id of the passage."""
     source_id: str
@@ -148,10 +130,8 @@ def assign_keys(question: str, documents: Sequence[Document]) -> list[Document]:
 
 
 def _key(seed: str, attempt: int) -> str:
-    number = int.from_bytes(
-        hashlib.blake2b(f"{seed}\0{attempt}".encode(), digest_size=8).digest(), "big"
-    )
-    key = ""
+    digest = hashlib.blake2b(f"{seed}\0{attempt}".encode(), digest_size=8).digest()
+    number, key = int.from_bytes(digest, "big"), ""
     for alphabet in (_DIGITS, _LETTERS) * (_PAIRS + attempt // _ATTEMPTS):
         number, place = divmod(number, len(alphabet))
         key += alphabet[place]
@@ -163,6 +143,11 @@ def document_key(document: Document) -> str:
     return str(document.metadata["key"])
 
 
+def has_key(text: str) -> bool:
+    """Return whether a text has a word with the form of a citation key."""
+    return _KEY.search(text) is not None
+
+
 def cite(*documents: Document) -> str:
     """Return the mark that cites documents in a reader's text."""
     return "".join(f"[{document_key(document)}]" for document in documents)
@@ -171,11 +156,8 @@ def cite(*documents: Document) -> str:
 class CitationNumbers:
     """The numbers of the sources that texts cite by key, in order of appearance.
 
-    A key cites its document wherever it occurs, because no document contains it by chance.
-
-    Args:
-        texts: Texts of a reader, the answer first.
-        documents: Documents with keys.
+    A key cites its document wherever it occurs, because no document contains it by chance. The
+    first text is the answer.
     """
 
     def __init__(self, texts: Sequence[str], documents: Sequence[Document]) -> None:
@@ -204,10 +186,11 @@ class CitationNumbers:
         by_document: dict[str, list[Quote]] = {}
         for quote in distinct(quotes):
             by_document.setdefault(quote["document_id"], []).append(quote)
-        cited = [(number, self._documents[key]) for key, number in self._numbers.items()]
-        return [
-            _citation(number, each, by_document.get(str(each.id), [])) for number, each in cited
-        ]
+        citations = []
+        for key, number in self._numbers.items():
+            document = self._documents[key]
+            citations.append(_citation(number, document, by_document.get(str(document.id), [])))
+        return citations
 
 
 def number_citations(
@@ -221,12 +204,8 @@ def number_citations(
 def number_tokens(text: str, articles: Mapping[str, object], *, unfinished: bool) -> str:
     """Return the beginning of an answer with source numbers instead of keys.
 
-    The letters of several passages of a source are known only at the end.
-
-    Args:
-        text: The beginning of the answer.
-        articles: Citation key to article.
-        unfinished: Hold back the beginning of a possible citation, because more text follows.
+    The letters of several passages of a source are known only at the end. An unfinished text loses
+    the beginning of a possible citation. `articles` maps each key to its article.
     """
     groups = _cited_groups(text, articles)
     numbers = {key: str(number) for number, keys in enumerate(groups, 1) for key in keys}
@@ -238,7 +217,7 @@ def number_tokens(text: str, articles: Mapping[str, object], *, unfinished: bool
 def _cited_groups(text: str, articles: Mapping[str, object]) -> list[list[str]]:
     """Return the keys in a text, grouped by article, in order of appearance."""
     groups: dict[object, list[str]] = {}
-    for key in dict.fromkeys(_KEY.findall(unicodedata.normalize("NFKC", text).upper())):
+    for key in dict.fromkeys(map(str.upper, _KEY.findall(text))):
         if key in articles:
             groups.setdefault(articles[key], []).append(key)
     return list(groups.values())
@@ -271,12 +250,9 @@ def _letters(place: int) -> str:
 
 def _keys(words: str) -> list[str]:
     """Return the keys between two brackets, or none if there are other words."""
-    said = re.findall(r"\w+", unicodedata.normalize("NFKC", words).upper())
-    keys = [word for word in said if _KEY.fullmatch(word)]
-    others = set(said).difference(keys)
-    if others & _PAGE_WORDS:
-        others -= {word for word in others if word.isdigit()}
-    return keys if (_WORDS_WITH_KEYS | _PAGE_WORDS).issuperset(others) else []
+    written = re.findall(r"\w+", words.upper())
+    keys = [word for word in written if _KEY.fullmatch(word)]
+    return keys if set(written).difference(keys) <= set(_WORDS_WITH_KEYS.split()) else []
 
 
 def publication_year(document: Document) -> int | None:
@@ -288,21 +264,18 @@ def publication_year(document: Document) -> int | None:
 def web_link(document: Document, *, files: bool = True) -> str | None:
     """Return the link to a document's page or file. Other schemes, such as scripts, are refused."""
     url = str(document.metadata.get("url") or "").strip()
-    return url if _LINK.fullmatch(url) and (files or not url.startswith("file:")) else None
+    is_link = url.startswith(_SCHEMES) and not any(map(str.isspace, url))
+    return url if is_link and (files or not url.startswith("file:")) else None
 
 
 def _citation(key: str, document: Document, quotes: list[Quote]) -> Citation:
     # Quotes from the text come before quotes from the title.
-    placed = [
-        _placed(quote, document)
-        for quote in sorted(quotes, key=lambda quote: quote["match"] == "title")
-    ]
+    in_order = sorted(quotes, key=lambda quote: quote["match"] == "title")
+    placed = [_placed(quote, document) for quote in in_order]
     first = placed[0] if placed else None
     start, end = (first["start"], first["end"]) if first else (None, None)
-    metadata: Mapping[str, object] = document.metadata
-    begun = chunk_start(document)
     page = find_place(document).page if first is None or start is None else first["page"]
-    url = web_link(document)
+    metadata, begun, url = document.metadata, chunk_start(document), web_link(document)
     return Citation(
         key=key,
         document_id=str(document.id),
@@ -321,9 +294,9 @@ def _citation(key: str, document: Document, quotes: list[Quote]) -> Citation:
         study_type=study_type(document),
         journal=journal(document),
         species=species(document),
-        retracted=bool(metadata.get("retracted", False)),
-        corrected=bool(metadata.get("corrected", False)),
-        expression_of_concern=bool(metadata.get("expression_of_concern", False)),
+        retracted=bool(metadata.get("retracted")),
+        corrected=bool(metadata.get("corrected")),
+        expression_of_concern=bool(metadata.get("expression_of_concern")),
         notes=source_notes(document),
         url=f"{url}#page={page}" if url and page and url.startswith("file:") else url,
     )
@@ -339,6 +312,5 @@ def _placed(quote: Quote, document: Document) -> CitedQuote:
 
 def journal(document: Document) -> str:
     """Return the abbreviation of a document's journal, or its title."""
-    return str(
-        document.metadata.get("journal_abbreviation") or document.metadata.get("journal") or ""
-    )
+    metadata = document.metadata
+    return str(metadata.get("journal_abbreviation") or metadata.get("journal") or "")

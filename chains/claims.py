@@ -42,36 +42,25 @@ class Claim(NamedTuple):
 
 
 def find_claims(text: str, keys: Collection[str]) -> list[Claim]:
-    """Return the sentences of an answer.
+    """Return the sentences of an answer with citation numbers.
 
     List items without a citation use that of the list's introduction. Lines that end in
     a colon and statements of what is not answered are left out.
-
-    Args:
-        text: The answer, with citation numbers.
-        keys: Keys of its citations.
     """
     claims = []
     for start, end, introduction in _sentences(text):
         sentence = text[start:end]
         marks = _MARK.findall(sentence) or _MARK.findall(introduction)
         words = " ".join(_MARK_WITH_BLANKS.sub("", sentence).split())
-        claims.append(
-            Claim(start, end, words, tuple(key for key in dict.fromkeys(marks) if key in keys))
-        )
+        cited = tuple(key for key in dict.fromkeys(marks) if key in keys)
+        claims.append(Claim(start, end, words, cited))
     return claims
 
 
 def check_claims(
     claims: Sequence[Claim], citations: Sequence[Citation], documents: Sequence[Document]
 ) -> list[Note]:
-    """Return a note on each sentence that is uncited or has a figure that its passages lack.
-
-    Args:
-        claims: Sentences of the answer.
-        citations: Citations of the answer.
-        documents: Passages that were read.
-    """
+    """Return a note on each sentence that is uncited or has a figure that its passages lack."""
     by_id = {str(document.id): document for document in documents}
     cited = {citation["key"]: by_id[citation["document_id"]] for citation in citations}
     quotes = [quote for citation in citations for quote in citation["quotes"]]
@@ -79,14 +68,12 @@ def check_claims(
     notes = []
     for claim in claims:
         place = claim.start, claim.end
-        if not claim.keys:
-            if not any(_letters(claim.text) in copy for copy in copies):
-                notes.append(
-                    note("caution", "uncited", "No source is cited for this sentence.", place)
-                )
-        elif missing := missing_figures(claim.text, [cited[key] for key in claim.keys]):
-            sources = f"[{']['.join(claim.keys)}]"
-            message = f"Not found in {sources}: {', '.join(missing)}."
+        missing = missing_figures(claim.text, [cited[key] for key in claim.keys])
+        if not claim.keys and not any(_letters(claim.text) in copy for copy in copies):
+            message = "No source is cited for this sentence."
+            notes.append(note("caution", "uncited", message, place))
+        elif claim.keys and missing:
+            message = f"Not found in [{']['.join(claim.keys)}]: {', '.join(missing)}."
             notes.append(note("caution", "figure_not_found", message, place))
     return notes
 

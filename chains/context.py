@@ -10,7 +10,7 @@ from langchain_core.messages import BaseMessage
 
 from briefcontext.chains.citation import cite, document_key, publication_year
 from briefcontext.chains.model.call import CHARACTERS_PER_TOKEN, Model
-from briefcontext.chains.model.limits import CallBudget
+from briefcontext.chains.model.usage import CallBudget
 from briefcontext.chains.place import read_under
 from briefcontext.chains.reader import CUT_AT, Extraction, Quote
 from briefcontext.errors import ModelCallError
@@ -25,7 +25,7 @@ _TAGS = 60
 """Characters for a document's tags and the line breaks around them, rounded up."""
 LEAST_ROOM = 200
 """Smallest useful number of characters for documents in a prompt."""
-MOST_ADDED = 500
+MAX_ADDED = 500
 """Characters that a reader may add to a prompt after documents were split."""
 _LEAST_PIECE = 20
 """Smallest piece of a document in characters."""
@@ -38,14 +38,15 @@ _TAG = re.compile(
 
 # Tokenizers of local models read these as control tokens, in this exact form only.
 _CONTROL_TOKEN = re.compile(
-    r"<(?=[|｜]|<?/?SYS>|/?s>|/?(?:bos|eos|pad|unk)>|(?:start|end)_of_|/?(?:think|thought|tool_)|unused\d)"
+    r"<(?=[|｜]|<?/?SYS>|/?(?:s|bos|eos|pad|unk)>|(?:start|end)_of_|/?(?:think|thought|tool_))"
     r"|\[(?=/?(?:INST|SYSTEM_PROMPT|AVAILABLE_TOOLS|TOOL_CALLS|TOOL_RESULTS)\])",
     re.IGNORECASE,
 )
 # Unicode's Default_Ignorable_Code_Point: invisible characters that models still read.
 _INVISIBLE = re.compile(
-    "[\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e\u2060-\u206f\u3164"
-    "\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff]"
+    "[\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f"
+    "\u202a-\u202e\u2060-\u206f\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb"
+    "\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff]"
 )
 _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
@@ -72,14 +73,11 @@ def _document(document: Document) -> str:
 
 def _tagged(tag: str, key: str, document: Document, text: str) -> str:
     title = str(document.metadata.get("title") or "").strip()
-    under = read_under(document, every_heading=True)
-    body = (
-        f"(Begins under: {under.rstrip(':')})\n{text}"
-        if under and under.rstrip(":") != title
-        else text
-    )
+    under = read_under(document, every_heading=True).rstrip(":")
+    body = f"(Begins under: {under})\n{text}" if under and under != title else text
     body = f"{title}\n{body}" if title and title != text else body
-    about = f"{described}\n" if (described := _description(document)) else ""
+    described = _description(document)
+    about = f"{described}\n" if described else ""
     return f'<{tag} key="{key}">\n{about}{defuse(body)}\n</{tag}>'
 
 
@@ -89,21 +87,10 @@ def render_evidence(
     """Return a partition's evidence: each quote with key, study type and year, then the finding.
 
     A quote follows its heading and list introduction. Each quote takes one line, so that no text of
-    a document can look like another quote, a finding or a choice.
-
-    Args:
-        extraction: An extraction with evidence.
-        documents: Documents with keys, by id.
-        room: Characters. Longer evidence is returned in several texts.
+    a document can look like another quote, a finding or a choice. Evidence longer than `room`, in
+    characters, is returned in several texts.
     """
-    ids = {quote["document_id"] for quote in extraction["quotes"]}
-    labels = {id: f"{cite(documents[id])} {_description(documents[id])}".rstrip() for id in ids}
-    quotes = [
-        " ".join(
-            [labels[quote["document_id"]], *_under(quote, documents), f'"{_line(quote["text"])}"']
-        )
-        for quote in extraction["quotes"]
-    ]
+    quotes = [_quote(quote, documents[quote["document_id"]]) for quote in extraction["quotes"]]
     head, tail = f"<evidence reader={extraction['index'] + 1}>", ["</evidence>"]
     if extraction["confidence"] is not None:
         tail.insert(0, f"Confidence: {extraction['confidence']:.2f}")
@@ -116,11 +103,12 @@ def render_evidence(
     return ["\n".join([head, *group, *tail]) for group in groups]
 
 
-def _under(quote: Quote, documents: Mapping[str, Document]) -> list[str]:
-    if quote["start"] is None:
-        return []
-    under = read_under(documents[quote["document_id"]], quote["start"], every_heading=True)
-    return [f"(under: {_line(under.rstrip(':'))})"] if under else []
+def _quote(quote: Quote, document: Document) -> str:
+    parts = [cite(document), _description(document)]
+    if quote["start"] is not None:
+        under = _line(read_under(document, quote["start"], every_heading=True).rstrip(":"))
+        parts.append(f"(under: {under})" if under else "")
+    return " ".join(filter(None, [*parts, f'"{_line(quote["text"])}"']))
 
 
 def render_condensed(text: str) -> str:
@@ -151,22 +139,20 @@ def defuse(text: str) -> str:
 def room_for(
     model: Model, budget: CallBudget, prompt: Sequence[BaseMessage], *, least: int = LEAST_ROOM
 ) -> int | None:
-    """Return the number of characters that still fit into a prompt; None if the window is unknown.
+    """Return the characters that still fit into a prompt; None if the window is unknown.
 
-    Raises:
-        ModelCallError: Fewer than `least` characters fit.
+    Raises ModelCallError if fewer than `least` fit.
     """
     window = budget.max_input_tokens or model.max_input_tokens
     if window is None:
         return None
-    room = int((window - min(RESERVED_TOKENS, window // 4)) * CHARACTERS_PER_TOKEN) - sum(
-        len(message.text) for message in prompt
-    )
+    room = int((window - min(RESERVED_TOKENS, window // 4)) * CHARACTERS_PER_TOKEN)
+    room -= sum(len(message.text) for message in prompt)
     if room < least:
         raise ModelCallError(
             f"The input window of {model.name}, {window:,} tokens, has no room for the documents "
-            f"beside the question "
-            "and the instructions. Use a model with a larger window, or correct max_input_tokens."
+            "beside the question and the instructions. Use a model with a larger window, or "
+            "correct max_input_tokens."
         )
     return room
 
@@ -216,6 +202,5 @@ def _pieces(document: Document, room: int) -> Iterator[Document]:
     introduced = "\n".join(list_lines(before + text, len(before) + cut))
     for start, half, above in ((0, text[:cut], before), (cut, text[cut:], introduced)):
         place = {**metadata, CUT_AT: metadata.get(CUT_AT, 0) + start, "list_lines": above}
-        yield from _pieces(
-            document.model_copy(update={"page_content": half, "metadata": place}), room
-        )
+        piece = document.model_copy(update={"page_content": half, "metadata": place})
+        yield from _pieces(piece, room)

@@ -1,6 +1,5 @@
 """The map step: extract the passages of a partition that bear on the question."""
 
-import re
 from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any, Literal, Self
@@ -17,27 +16,22 @@ from pydantic import (
 )
 
 from briefcontext.chains.citation import document_key
-from briefcontext.chains.context import MOST_ADDED, render_documents, room_for
+from briefcontext.chains.context import MAX_ADDED, render_documents, room_for
 from briefcontext.chains.model.call import Model, Reply, Request
-from briefcontext.chains.model.limits import CallBudget
 from briefcontext.chains.model.reply import cut_warning, read_record
-from briefcontext.chains.parsing.choice import named_option
+from briefcontext.chains.model.usage import CallBudget
+from briefcontext.chains.parsing.answer_parser import named_option
 from briefcontext.chains.parsing.grounding import ground, in_whole_sentences
 from briefcontext.chains.question import Question
 from briefcontext.chains.reader import NOTHING_USED, Extraction, Quote, distinct, extraction_of
 from briefcontext.errors import ModelCallError, first_line, problems
 
-_AS_ASKED = ConfigDict(extra="ignore", json_schema_extra={"additionalProperties": False})
+AS_ASKED = ConfigDict(extra="ignore", json_schema_extra={"additionalProperties": False})
 """The schema for the provider forbids extra fields; extra fields in a reply are ignored."""
 
 
-_MARKS = re.compile('["“”«»]')
-_LEAST_PIECE = 20
-"""Smallest length, in characters, of words in quotation marks that may be a quote."""
-
-
 class _KeyedQuote(BaseModel):
-    model_config = _AS_ASKED
+    model_config = AS_ASKED
 
     key: str
     quote: str
@@ -46,7 +40,7 @@ class _KeyedQuote(BaseModel):
 class _Record(BaseModel):
     """What the documents say on the question."""
 
-    model_config = _AS_ASKED
+    model_config = AS_ASKED
 
     relevant: bool
     quotes: list[_KeyedQuote]
@@ -57,24 +51,20 @@ class _Record(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _complete(cls, data: Any) -> Any:
-        """Fill in missing fields, and replace null by the default."""
-        left_out: dict[str, Any] = {"quotes": [], "finding": "", "choice": None, "confidence": None}
-        given = (
-            {name: value for name, value in data.items() if value is not None}
-            if isinstance(data, dict)
-            else None
-        )
-        return data if given is None else {**left_out, **given}
+        """Fill in fields that are missing or null, and keys of quotes.
 
-    @field_validator("quotes", mode="before")
-    @classmethod
-    def _with_or_without_keys(cls, given: Any) -> Any:
-        """Accept quotes without keys, because their place is looked up anyway."""
-        quotes = given if isinstance(given, list) else []
-        return [
-            {"key": "", **quote} if isinstance(quote, dict) else {"key": "", "quote": quote}
-            for quote in quotes
-        ] or given
+        The place of a quote is looked up anyway.
+        """
+        defaults: dict[str, Any] = {"quotes": [], "finding": "", "choice": None, "confidence": None}
+        fields = defaults | {name: value for name, value in data.items() if value is not None}
+        if isinstance(fields["quotes"], list):
+            quotes = [
+                {"quote": each} if isinstance(each, str) else each for each in fields["quotes"]
+            ]
+            fields["quotes"] = [
+                {"key": "", **each} if isinstance(each, dict) else each for each in quotes
+            ]
+        return fields
 
     @model_validator(mode="after")
     def _says_something(self) -> Self:
@@ -108,53 +98,34 @@ async def extract(
 ) -> Extraction:
     """Extract from one partition in one call, or two if the first reply is malformed.
 
-    Raises:
-        ModelCallError: A call failed for good, both replies were cut off at the beginning, or the
-            partition exceeds the model's input window (see `split_to_fit`).
+    Raises ModelCallError if a call failed for good, both replies were cut off at the beginning, or
+    the partition exceeds the model's input window (see `split_to_fit`).
     """
     record = _record(tuple(question["options"]))
 
     async def ask(messages: Sequence[BaseMessage]) -> Reply:
         return await model.ask(Request("extract", messages, record, index), budget)
 
-    def parsed(reply: Reply) -> Extraction:
-        found = _Record.model_validate(
-            read_record(reply.text, "relevant", cut_off=reply.cut is not None)
-        )
-        return _extraction(found, question, documents, index)
-
     messages = extract_prompt(model, question, documents)
-    room_for(model, budget, messages, least=-MOST_ADDED)
+    room_for(model, budget, messages, least=-MAX_ADDED)
     first = await ask(messages)
     try:
-        return parsed(first)
+        return _read(first, question, documents, index)
     except ValueError as error:
         repair = model.prompts.render("repair", question["text"], {}, error=_reason(error, first))
     # Providers reject empty messages.
     second = await ask([*messages, *([AIMessage(first.text)] if first.text else []), *repair])
     try:
-        return parsed(second)
+        return _read(second, question, documents, index)
     except ValueError as error:
         text = second.text or first.text
         if not text and second.cut:
             raise ModelCallError(cut_warning(second.cut, f"The reply of {model.name}")) from None
-        # The model's words may be relevant, but only those found in a document support the finding.
-        pieces = (
-            []
-            if second.cut
-            else [piece for piece in _MARKS.split(text) if len(piece) >= _LEAST_PIECE]
+        message = (
+            f"The reply was not of the form asked for ({_reason(error, second)}); its text is kept "
+            "as a finding without quotes."
         )
-        quotes, _ = ground_all([("", piece) for piece in pieces], documents)
-        kept = (
-            "only the documents' words in it are used"
-            if quotes
-            else "its text is kept as a finding without quotes"
-        )
-        said = f"The reply was not of the form asked for ({_reason(error, second)}); {kept}."
-        finding = "" if quotes else text.strip()
-        return extraction_of(
-            index, documents, "evidence", finding=finding, quotes=quotes, error=said
-        )
+        return extraction_of(index, documents, "evidence", finding=text.strip(), error=message)
 
 
 def extract_prompt(
@@ -173,9 +144,12 @@ def _reason(error: ValueError, reply: Reply) -> str:
     return first_line(error)[:200]
 
 
-def _extraction(
-    record: _Record, question: Question, documents: Sequence[Document], index: int
+def _read(
+    reply: Reply, question: Question, documents: Sequence[Document], index: int
 ) -> Extraction:
+    """Return the extraction of a reply. Raises ValueError if it has no record."""
+    fields = read_record(reply.text, "relevant", cut_off=reply.cut is not None)
+    record = _Record.model_validate(fields)
     given = [(quote.key, quote.quote) for quote in record.quotes]
     quotes, lost = ground_all(given, documents)
     error = lost_quotes(lost, len(given))
@@ -183,6 +157,8 @@ def _extraction(
         error = f"{error} {NOTHING_USED}"
     if not record.relevant or (lost and not quotes):
         return extraction_of(index, documents, "none", confidence=record.confidence, error=error)
+    if not given:
+        error = "The finding comes without a quote, so that it cannot be checked."
     return extraction_of(
         index,
         documents,
@@ -191,25 +167,21 @@ def _extraction(
         quotes=quotes,
         choice=named_option(record.choice, question["options"]) if record.choice else None,
         confidence=record.confidence,
-        error=error
-        if given
-        else "The finding comes without a quote, so that it cannot be checked.",
+        error=error,
     )
 
 
 def ground_all(
     given: Sequence[tuple[str, str]], documents: Sequence[Document]
 ) -> tuple[list[Quote], int]:
-    """Locate quotes, given with the keys that the reader assigned.
+    """Locate quotes, given with their keys; return them, each once, and the number of lost ones.
 
-    Returns:
-        The located quotes, in whole sentences and each once, and the number of lost quotes.
+    They are widened to whole sentences.
     """
     ids = {document_key(document): str(document.id) for document in documents}
     found = [ground(quote, documents, preferred=ids.get(key.strip(" []"))) for key, quote in given]
-    return distinct(in_whole_sentences(quote, documents) for quote in found if quote), found.count(
-        None
-    )
+    quotes = distinct(in_whole_sentences(quote, documents) for quote in found if quote)
+    return quotes, found.count(None)
 
 
 def lost_quotes(lost: int, given: int) -> str | None:

@@ -9,95 +9,43 @@ from typing import NamedTuple
 
 from briefcontext.chains.parsing.grounding import SIGN
 
-_UNITS: Mapping[str, tuple[str, float]] = {
+_SCALES: Mapping[str, Mapping[str, float]] = {
+    "mass": {"ng": 1e-9, "µg ug mcg microgram": 1e-6, "mg milligram": 1e-3, "g gram": 1.0}
+    | {"kg kilogram": 1e3},
+    "volume": {"µl": 1e-6, "ml millilitre milliliter": 1e-3, "dl": 0.1, "l litre liter": 1.0},
+    "amount": {"pmol": 1e-12, "nmol": 1e-9, "µmol": 1e-6, "mmol": 1e-3, "mol": 1.0},
+    "length": {"nm": 1e-9, "µm": 1e-6, "mm": 1e-3, "cm": 1e-2, "m metre meter": 1.0},
+    "time": {"s sec second": 1.0, "min minute": 60.0, "h hr hour": 3600.0, "d day": 86400.0}
+    | {"wk week": 604800.0},
+    "months": {"mo month": 1.0, "y yr year": 12.0},
+    "share": {"% percent": 1.0},
+    "times": {"time fold": 1.0},
+    "pressure": {"mmhg": 1.0},
+    "activity": {"iu unit u": 1.0},
+    "charge": {"meq": 1.0},
+    "radiation": {"gy": 1.0},
+    "pieces": {"tablet pill capsule drop puff dose": 1.0},
+}
+"""Units by dimension, each with its value in the base unit."""
+_UNITS = {
     name: (dimension, factor)
-    for dimension, scale in {
-        "mass": {
-            "ng": 1e-9,
-            "µg ug mcg microgram": 1e-6,
-            "mg milligram": 1e-3,
-            "g gram": 1.0,
-            "kg kilogram": 1e3,
-        },
-        "volume": {"µl": 1e-6, "ml millilitre milliliter": 1e-3, "dl": 0.1, "l litre liter": 1.0},
-        "amount": {"pmol": 1e-12, "nmol": 1e-9, "µmol": 1e-6, "mmol": 1e-3, "mol": 1.0},
-        "length": {"nm": 1e-9, "µm": 1e-6, "mm": 1e-3, "cm": 1e-2, "m metre meter": 1.0},
-        "time": {
-            "s sec second": 1.0,
-            "min minute": 60.0,
-            "h hr hour": 3600.0,
-            "d day": 86400.0,
-            "wk week": 604800.0,
-        },
-        "months": {"mo month": 1.0, "y yr year": 12.0},
-        "share": {"% percent": 1.0},
-        "times": {"time fold": 1.0},
-        "pressure": {"mmhg": 1.0},
-        "activity": {"iu unit u": 1.0},
-        "charge": {"meq": 1.0},
-        "radiation": {"gy": 1.0},
-        "pieces": {"tablet pill capsule drop puff dose": 1.0},
-    }.items()
+    for dimension, scale in _SCALES.items()
     for names, factor in scale.items()
     for name in names.split()
 }
 _HOUR, _DAY = _UNITS["hour"][1], _UNITS["day"][1]
-_FREQUENCIES = {
-    "once": 1,
-    "twice": 2,
-    "thrice": 3,
-    "b.i.d": 2,
-    "bid": 2,
-    "t.i.d": 3,
-    "tid": 3,
-    "q.i.d": 4,
-    "qid": 4,
+_FREQUENCIES = {"once": 1, "twice": 2, "thrice": 3, "b.i.d": 2, "bid": 2, "t.i.d": 3, "tid": 3}
+_FREQUENCIES |= {"q.i.d": 4, "qid": 4}
+_ONES = "one two three four five six seven eight nine"
+_TEENS = "ten eleven twelve thirteen fourteen fifteen sixteen seventeen eighteen nineteen"
+_TENS = "twenty thirty forty fifty sixty seventy eighty ninety"
+_WORDS: dict[str, float] = {
+    word: number for number, word in enumerate(f"{_ONES} {_TEENS}".split(), 1)
 }
-_ONES = {
-    "one": 1,
-    "two": 2,
-    "three": 3,
-    "four": 4,
-    "five": 5,
-    "six": 6,
-    "seven": 7,
-    "eight": 8,
-    "nine": 9,
-}
-_TENS = {
-    "twenty": 20,
-    "thirty": 30,
-    "forty": 40,
-    "fifty": 50,
-    "sixty": 60,
-    "seventy": 70,
-    "eighty": 80,
-    "ninety": 90,
-}
-_WORDS = {
-    **_ONES,
-    **_TENS,
-    **{f"{ten}-{one}": _TENS[ten] + _ONES[one] for ten in _TENS for one in _ONES},
-    **{
-        "ten": 10,
-        "eleven": 11,
-        "twelve": 12,
-        "thirteen": 13,
-        "fourteen": 14,
-        "fifteen": 15,
-        "sixteen": 16,
-    },
-    **{
-        "seventeen": 17,
-        "eighteen": 18,
-        "nineteen": 19,
-        "ii": 2,
-        "iii": 3,
-        "half": 0.5,
-        "quarter": 0.25,
-    },
-    **_FREQUENCIES,
-}
+for _tens, _word in enumerate(_TENS.split(), 2):
+    _WORDS |= {f"{_word}-{one}": 10 * _tens + _WORDS[one] for one in _ONES.split()}
+    _WORDS[_word] = 10 * _tens
+_WORDS |= {"ii": 2, "iii": 3, "half": 0.5, "quarter": 0.25, **_FREQUENCIES}
 
 
 def _any(names: Mapping[str, object]) -> str:
@@ -107,32 +55,27 @@ def _any(names: Mapping[str, object]) -> str:
 _THOUSANDS = r"[1-9]\d{0,2}(?:,\d{3})+"
 """Any other comma in a number is a decimal sign."""
 _UNIT = rf"(?:{_any(_UNITS)})"
-_ADVERBS = {
-    "hourly": "hour",
-    "daily": "day",
-    "nightly": "day",
-    "weekly": "week",
-    "monthly": "month",
-    "yearly": "year",
-}
+_ADVERBS = {"hourly": "hour", "daily": "day", "nightly": "day"}
+_ADVERBS |= {"weekly": "week", "monthly": "month", "yearly": "year"}
 _PER = (
     rf"\s?(?:/|per\b)\s?{_UNIT}s?(?![^\W\d_])"
     rf"|\s(?:once )?(?:(?:an?|each|every) (?:hour|day|week|month|year)|{_any(_ADVERBS)})\b"
 )
+_NUMBER = (
+    rf"{_THOUSANDS}(?![\d,])(?:\.\d+)?|(?:0,\d+|\d+,\d{{1,2}})(?![\d,])|\d*+\.\d++|\d++(?!\.\d)"
+)
 _FIGURE = re.compile(
     rf"(?:(?P<power>(?<=(?<![\d.,])10)[⁰¹²³⁴-⁹]+)"
-    rf"|(?P<relation>[<>≤≥]\s?)?(?P<sign>{SIGN})?(?<![\w.])(?<![^\W\d_]-)"  # no part of a name: B12, COVID-19
-    rf"(?:(?P<digits>{_THOUSANDS}(?![\d,])(?:\.\d+)?|(?:0,\d+|\d+,\d{{1,2}})(?![\d,])|\d*+\.\d++|\d++(?!\.\d))|(?P<word>{_any(_WORDS)})(?=\b|fold)))"
+    # No part of a name: B12, COVID-19.
+    rf"|(?P<relation>[<>≤≥]\s?)?(?P<sign>{SIGN})?(?<![\w.])(?<![^\W\d_]-)"
+    rf"(?:(?P<digits>{_NUMBER})|(?P<word>{_any(_WORDS)})(?=\b|fold)))"
     rf"(?:[\s-]?(?P<unit>{_UNIT})s?(?![^\W\d_])|(?![^\W\d_⁰-⁹²³¹]))(?P<per>(?:{_PER})*)"
 )
 _NAME = re.compile(rf"{_any(_ADVERBS)}|{_UNIT}(?=s?(?![^\W\d_]))")
-_EVERY = re.compile(r"\bevery \Z")
-_LONGEST_EVERY = len("every ")
 _BETWEEN = re.compile(r"\s*(?:-|to|and|or|,|, ?and|, ?or|/|±|vs\.?|versus)\s*")
 _RATIO = re.compile(
-    r"(?:\bratios?|\b(?:hr|rr|irr|aor|ahr|auc|kappa|ci)|\b(?:or|p|r)(?=\s*[=:<>])|area under the "
-    r"curve)\s*"
-    r"(?:(?:of|was|were|is)\b|[=:,(])?\s*\Z"
+    r"(?:\bratios?|\b(?:hr|rr|irr|aor|ahr|auc|kappa|ci)|\b(?:or|p|r)(?=\s*[=:<>])"
+    r"|area under the curve)\s*(?:(?:of|was|were|is)\b|[=:,(])?\s*\Z"
 )
 """Words before a number that is not a share."""
 _LONGEST_RATIO = 32
@@ -197,10 +140,8 @@ def _seconds(figure: Figure) -> float:
 def find_figures(text: str, *, only_counted: bool = False) -> Iterator[Figure]:
     """Yield the figures of a text, last first: in "5 or 10 mg", both have the unit.
 
-    Args:
-        text: In lower case with plain signs.
-        only_counted: Leave out ambiguous figures: number words without a unit, "one", and units
-            after a comma.
+    The text is in lower case with plain signs. `only_counted` leaves out ambiguous figures: number
+    words without a unit, "one", and units after a comma.
     """
     plain = _CONVENTION.sub(lambda found: " " * len(found[0]), text)
     following: Figure | None = None
@@ -230,13 +171,10 @@ def find_figures(text: str, *, only_counted: bool = False) -> Iterator[Figure]:
             dimension = "ratio"
         relation = (found["relation"] or "").strip().replace("≤", "<").replace("≥", ">")
         number = -number if found["sign"] else number
-        every = _EVERY.search(plain, max(0, found.start() - _LONGEST_EVERY), found.start())
+        every = plain.endswith("every ", 0, found.start())
         if number and factor == _HOUR and every:  # Every 8 hours is three times a day.
-            number, dimension, factor, per = (
-                _DAY / _HOUR / number,
-                *_UNITS["time"],
-                (_UNITS["day"],),
-            )
+            number, per = _DAY / _HOUR / number, (_UNITS["day"],)
+            dimension, factor = _UNITS["time"]
         start = found.start() - len("10") * bool(found["power"])
         following = Figure(number, dimension, factor, per, relation, start, found.end())
         if not (only_counted and word and (not dimension or number < 2)):
@@ -244,11 +182,7 @@ def find_figures(text: str, *, only_counted: bool = False) -> Iterator[Figure]:
 
 
 def find_shares(text: str) -> Iterator[Figure]:
-    """Yield the percentages of parts of a whole: 30% for "12 of 40".
-
-    Args:
-        text: In lower case with plain signs.
-    """
+    """Yield the percentages of parts of a whole: 30% for "12 of 40"."""
     for whole, part in pairwise(find_figures(text)):
         counts = not part.dimension and not whole.dimension and 0 <= part.number <= whole.number
         if counts and whole.number and _OF.fullmatch(text, part.end, whole.start):

@@ -13,7 +13,7 @@ from langchain_core.messages import AIMessage, BaseMessage
 from briefcontext.chains.articles import article_id
 from briefcontext.chains.citation import document_key
 from briefcontext.chains.context import (
-    MOST_ADDED,
+    MAX_ADDED,
     group_to_fit,
     render_condensed,
     render_documents,
@@ -24,8 +24,8 @@ from briefcontext.chains.context import (
 from briefcontext.chains.extract import extract, extract_prompt, ground_all, lost_quotes
 from briefcontext.chains.model.call import Model, Reply, Request, StructuredOutput
 from briefcontext.chains.model.event_loop import together
-from briefcontext.chains.model.limits import CallBudget
 from briefcontext.chains.model.reply import cut_warning
+from briefcontext.chains.model.usage import CallBudget
 from briefcontext.chains.notes import Note, note
 from briefcontext.chains.parsing.answer_parser import parse_draft, read_reply, why_no_answer
 from briefcontext.chains.question import Question, check_question
@@ -38,7 +38,6 @@ MAX_ROUNDS = 5
 
 _QUESTION_MARKS = ("?", "？", "؟")
 _QUESTION_LABEL = re.compile(r"^\W*(?:(?:[\w-]+ ){0,3}question|follow-up)\W*:", re.IGNORECASE)
-_LETTER = re.compile(r"[^\W\d_]")
 
 
 class LLMReader:
@@ -49,8 +48,7 @@ class LLMReader:
         extract_model: Another model for the extractions. By default the same.
         arguments: Arguments of models given by name: see `open_chat_model`.
         prompts: Prompt templates. By default the bundled ones.
-        structured_output: The way to request extractions: `json_schema`, `tools`, `prompt`, or
-            `auto`, which uses LangChain's profile of the model and falls back to `prompt`.
+        structured_output: See `StructuredOutput`; `auto` falls back to `prompt`.
         force_choice: Answer multiple choice with a letter even without evidence, for benchmarks.
 
     Raises:
@@ -94,23 +92,15 @@ class LLMReader:
     ) -> list[list[Document]]:
         """Split documents, in order, to fit the input window of the model that reads them.
 
-        Args:
-            question: The question.
-            documents: Documents. Those that alone exceed the window are cut: see `split_to_fit`.
-            stage: `extract`, or a stage that answers.
-            budget: The budget, with the window.
-
-        Raises:
-            ModelCallError: The question leaves no room for documents.
+        The stage is `extract` or one that answers. Documents that alone exceed the window are cut
+        (see `split_to_fit`). Raises ModelCallError if there is no room for documents.
         """
         if stage == "extract":
-            model, prompt = self._worker, extract_prompt(self._worker, question, [])
+            room = room_for(self._worker, budget, extract_prompt(self._worker, question, []))
         else:
-            model, prompt = (
-                self._allocator,
-                self._answer_prompt(question, [], forced=self._forced(question)),
-            )
-        return split_to_fit(documents, room_for(model, budget, prompt))
+            prompt = self._answer_prompt(question, [], forced=self._forced(question))
+            room = room_for(self._allocator, budget, prompt)
+        return split_to_fit(documents, room)
 
     async def aextract(
         self, question: Question, documents: Sequence[Document], index: int, budget: CallBudget
@@ -123,22 +113,17 @@ class LLMReader:
     ) -> Draft:
         """Answer in one call over all documents.
 
-        Raises:
-            ModelCallError: A call failed for good, or the documents exceed the model's input
-                window.
+        Raises ModelCallError if a call failed for good, or the documents exceed the input window.
         """
         forced = self._forced(question)
         prompt = self._answer_prompt(question, documents, forced=forced)
-        room_for(self._allocator, budget, prompt, least=-MOST_ADDED)
-        reply, notes = await self._ask_for_answer(
-            question, Request(stage, prompt), documents, budget
-        )
+        room_for(self._allocator, budget, prompt, least=-MAX_ADDED)
+        request = Request(stage, prompt)
+        reply, notes = await self._ask_for_answer(question, request, documents, budget)
         parts = read_reply(reply.text)
         quotes, lost = ground_all(parts.quotes, documents)
-        if lost:
-            notes.append(
-                note("caution", "quote_not_found", lost_quotes(lost, len(parts.quotes)) or "")
-            )
+        if message := lost_quotes(lost, len(parts.quotes)):
+            notes.append(note("caution", "quote_not_found", message))
         return parse_draft(parts, question, quotes, notes, forced=forced, cut=reply.cut)
 
     async def areduce(
@@ -151,10 +136,7 @@ class LLMReader:
         """Answer from the partitions with evidence in one call (ContextReduce).
 
         Evidence that exceeds the model's input window is condensed in groups, one call each, until
-        it fits. The quotes stay unchanged.
-
-        Raises:
-            ModelCallError: Condensing does not make it fit, or a reply to it was cut off.
+        it fits. The quotes stay unchanged. Raises ModelCallError if condensing fails.
         """
         forced = self._forced(question)
         by_id = {str(document.id): document for document in documents}
@@ -167,9 +149,7 @@ class LLMReader:
             )
 
         room = room_for(self._allocator, budget, prompt("")) or math.inf
-        texts = [
-            text for extraction in evidence for text in render_evidence(extraction, by_id, room)
-        ]
+        texts = [text for each in evidence for text in render_evidence(each, by_id, room)]
         texts = texts or ["No reader found any evidence."]
         rounds = 0
         while len("\n".join(texts)) > room:
@@ -179,33 +159,26 @@ class LLMReader:
         reply, notes = await self._ask_for_answer(question, request, documents, budget)
         quotes = [quote for extraction in evidence for quote in extraction["quotes"]]
         if rounds:
-            message = (
-                f"The evidence exceeds the model's input window and was condensed, in "
-                f"{counted(rounds, 'round')}."
-            )
-            notes.append(note("info", "condensed", message))
-        return parse_draft(
-            read_reply(reply.text), question, quotes, notes, forced=forced, cut=reply.cut
-        )
+            message = "The evidence exceeds the model's input window and was condensed, in "
+            notes.append(note("info", "condensed", f"{message}{counted(rounds, 'round')}."))
+        parts = read_reply(reply.text)
+        return parse_draft(parts, question, quotes, notes, forced=forced, cut=reply.cut)
 
     async def arewrite(
         self, question: Question, earlier: Sequence[str], budget: CallBudget
     ) -> Question:
         """Rewrite a follow-up to earlier questions as a complete question with the same options.
 
-        Raises:
-            ModelCallError: The call failed for good, or the model wrote no question.
+        Raises ModelCallError if the model wrote no question.
         """
         listed = "\n".join(f"- {' '.join(each.split())}" for each in earlier)
         messages = self._allocator.prompts.render("follow_up", question["text"], {}, earlier=listed)
         reply = await self._allocator.ask(Request("follow_up", messages), budget)
-        lines = [_QUESTION_LABEL.sub("", line).strip(' \t*"“”') for line in reply.text.splitlines()]
         # Some models announce the question before writing it.
-        lines = sorted(
-            filter(_LETTER.search, lines), key=lambda line: not line.endswith(_QUESTION_MARKS)
-        )
-        written = next((line for line in lines if not line.endswith(":")), "")
-        if reply.cut or not written.endswith(_QUESTION_MARKS):
+        lines = (_QUESTION_LABEL.sub("", line) for line in reply.text.splitlines())
+        asked = [line.strip(' \t*"“”') for line in lines if any(map(str.isalpha, line))]
+        written = next((line for line in asked if line.endswith(_QUESTION_MARKS)), "")
+        if reply.cut or not written:
             raise ModelCallError(
                 f"{self.name} did not rewrite the follow-up as a question. Ask a whole question."
             )
@@ -221,13 +194,9 @@ class LLMReader:
     def _answer_prompt(
         self, question: Question, documents: Sequence[Document], *, forced: bool = False
     ) -> list[BaseMessage]:
-        context, prompts = render_documents(documents), self._allocator.prompts
-        return prompts.render(
-            "answer",
-            question["text"],
-            question["options"],
-            may_abstain=not forced,
-            documents=context,
+        text, options, context = question["text"], question["options"], render_documents(documents)
+        return self._allocator.prompts.render(
+            "answer", text, options, may_abstain=not forced, documents=context
         )
 
     async def _ask_for_answer(
@@ -237,12 +206,9 @@ class LLMReader:
         documents: Sequence[Document],
         budget: CallBudget,
     ) -> tuple[Reply, list[Note]]:
-        """Return the model's answer, streamed, and notes on unusual replies.
+        """Return the model's answer, streamed, and a note if it was requested twice.
 
         A reply that repeats the prompt or has no sentence is requested once more.
-
-        Raises:
-            ModelCallError: A call failed for good, or the second reply is not an answer either.
         """
         model, instruction = self._allocator, str(request.messages[0].text)
         # Traces show these numbers instead of ids.
@@ -260,8 +226,8 @@ class LLMReader:
         instruction = "\n".join([instruction, *(message.text for message in repair)])
         if (still := why_no_answer(second.text, question, instruction)) is not None:
             raise ModelCallError(
-                f"{model.name} gave no answer, twice; of its last reply: {still}. Use a larger "
-                f"model."
+                f"{model.name} gave no answer, twice; of its last reply: {still}. "
+                "Use a larger model."
             )
         message = f"The model's first reply was not an answer ({reason}) and was asked for again."
         return second, [note("info", "asked_again", message)]
@@ -273,8 +239,8 @@ class LLMReader:
         if rounds > MAX_ROUNDS or max(map(len, texts)) > room:
             raise ModelCallError(
                 f"The evidence does not fit into the input window of {model.name}; rounds of "
-                f"condensing: {rounds - 1}. "
-                "Use a model with a larger window for the answer, or retrieve fewer documents."
+                f"condensing: {rounds - 1}. Use a model with a larger window for the answer, or "
+                "retrieve fewer documents."
             )
         prompts = [
             model.prompts.render("condense", question["text"], {}, evidence="\n".join(group))

@@ -50,11 +50,10 @@ def note_lines(notes: Sequence[Note], text: str, *levels: Level) -> list[str]:
     level.
     """
     lines: dict[object, list[Note]] = {}
-    for place, each in enumerate(by_level(notes)):
+    for number, each in enumerate(by_level(notes)):
         if each["kind"] != SUPPORTED:
-            lines.setdefault((each["start"], each["end"]) if "start" in each else place, []).append(
-                each
-            )
+            place = (each["start"], each["end"]) if "start" in each else number
+            lines.setdefault(place, []).append(each)
     return [
         f"{_sentence(line[0], text)}{' '.join(each['message'] for each in line)}"
         for line in lines.values()
@@ -77,4 +76,6 @@ def _sentence(each: Note, text: str) -> str:
     if "start" not in each:
         return ""
     words = " ".join(text[each["start"] : each["end"]].split())
-    return f"“{words if len(words) <= _SENTENCE else f'{words[: _SENTENCE - 1].rstrip()}…'}” "
+    if len(words) > _SENTENCE:
+        words = f"{words[: _SENTENCE - 1].rstrip()}…"
+    return f"“{words}” "

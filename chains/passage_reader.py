@@ -7,7 +7,7 @@ from itertools import combinations_with_replacement
 from langchain_core.documents import Document
 
 from briefcontext.chains.citation import cite
-from briefcontext.chains.model.limits import CallBudget
+from briefcontext.chains.model.usage import CallBudget
 from briefcontext.chains.notes import note
 from briefcontext.chains.place import find_place, read_under
 from briefcontext.chains.question import Question
@@ -18,7 +18,7 @@ from briefcontext.retrievers.passage_ranking import PassageRanker
 
 PASSAGES = "passages"
 """The value of `written_by` in an answer that consists of passages."""
-MOST_PASSAGES = 4
+MAX_PASSAGES = 4
 EXCERPT_SENTENCES = 3
 """Limit of sentences shown of one passage."""
 SHORT = 300
@@ -27,24 +27,14 @@ NOTHING_WRITTEN = "Closest passages. No model was used, so no answer was written
 _NEAREST = 3
 _NO_CHOICE = "No option was chosen, as no model was used."
 _RESULT_LABELS = ("result", "finding", "conclusion", "interpretation")
-_OTHER_LABELS = (
-    "background",
-    "context",
-    "introduction",
-    "objective",
-    "aim",
-    "purpose",
-    "method",
-    "design",
-    "setting",
-)
+_BACKGROUND_LABELS = ("background", "context", "introduction", "objective", "aim", "purpose")
+_METHOD_LABELS = ("method", "design", "setting")
 
 
 class PassageReader:
     """Shows the passages that are closest to the question, without model calls.
 
-    Args:
-        ranker: Ranks passages and leaves out unrelated ones.
+    The ranker leaves out unrelated passages.
     """
 
     name = PASSAGES
@@ -88,13 +78,11 @@ class PassageReader:
 
     def _draft(self, question: Question, documents: Sequence[Document]) -> Draft:
         query = question["text"]
-        ranked = self._ranker.rank(query, documents)[:MOST_PASSAGES]
+        ranked = self._ranker.rank(query, documents)[:MAX_PASSAGES]
         if not ranked:
             return _draft(self._abstention(query, documents), question, abstained=True)
         quotes = [self._excerpt(query, document, probability) for document, probability in ranked]
-        lines = [
-            _line(quote, document) for quote, (document, _) in zip(quotes, ranked, strict=True)
-        ]
+        lines = [_line(quote, ranked[place][0]) for place, quote in enumerate(quotes)]
         return _draft("\n".join([NOTHING_WRITTEN, *lines]), question, quotes=quotes)
 
     def _excerpt(self, query: str, document: Document, probability: float | None = None) -> Quote:
@@ -104,9 +92,8 @@ class PassageReader:
         sentences = split_sentences(text)
         if end - start > SHORT and sentences:
             start, end = self._best_run(query, document, sentences)
-        quote = Quote(
-            text=text[start:end], document_id=str(document.id), start=start, end=end, match="exact"
-        )
+        id, words = str(document.id), text[start:end]
+        quote = Quote(text=words, document_id=id, start=start, end=end, match="exact")
         return quote if probability is None else {**quote, "score": probability}
 
     def _best_run(
@@ -131,24 +118,22 @@ class PassageReader:
     def _abstention(self, query: str, documents: Sequence[Document]) -> str:
         """Return the reason for showing nothing, with the nearest titles."""
         words = self._ranker.missing(query, documents) if documents else []
-        why = (
-            f"No passage mentions: {', '.join(words)}."
-            if words
-            else "No passage comes close to the question."
-        )
+        reason = f"No passage mentions: {', '.join(words)}."
+        if not words:
+            reason = "No passage comes close to the question."
         titles = list(dict.fromkeys(filter(None, map(title_of, documents))))[:_NEAREST]
-        nearest = (
-            f" The nearest titles: {'; '.join(title.rstrip('.') for title in titles)}."
-            if titles
-            else ""
-        )
-        return f"{why}{nearest} No model was used."
+        nearest = "; ".join(title.rstrip(".") for title in titles)
+        if nearest:
+            reason += f" The nearest titles: {nearest}."
+        return f"{reason} No model was used."
 
 
 def _section_rank(section: str) -> int:
     """Return 0 for results and conclusions, 2 for background and methods, else 1."""
     label = section.casefold()
-    return 0 if label.startswith(_RESULT_LABELS) else 2 if label.startswith(_OTHER_LABELS) else 1
+    if label.startswith(_RESULT_LABELS):
+        return 0
+    return 2 if label.startswith(_BACKGROUND_LABELS + _METHOD_LABELS) else 1
 
 
 def _line(quote: Quote, document: Document) -> str:
@@ -156,10 +141,8 @@ def _line(quote: Quote, document: Document) -> str:
     words = without_bullet(" ".join(quote["text"].split()))
     if document.page_content.strip() == title_of(document).strip():
         words = f"{words} (only the title is known)"
-    return (
-        f"- {read_under(document, quote['start'] or 0)} {words}".replace("  ", " ")
-        + f" {cite(document)}"
-    )
+    under = read_under(document, quote["start"] or 0)
+    return f"- {under} {words}".replace("  ", " ") + f" {cite(document)}"
 
 
 def _draft(

@@ -27,14 +27,12 @@ def find_place(document: Document, start: int = 0) -> Place:
     """Return the place at an offset in the document's text."""
     metadata = document.metadata
     offset = chunk_start(document) + int(metadata.get(CUT_AT, 0)) + start
-    heading, paragraph = next(
-        reversed(_starts(document, "paragraph_starts", 3, offset)), ("", None)
-    )
-    paragraph = paragraph if isinstance(paragraph, int) and paragraph else None
+    heading, number = [("", None), *_starts(document, "paragraph_starts", 3, offset)][-1]
+    paragraph = number if isinstance(number, int) and number else None
     # LangChain's loaders count pages from 0.
     page = metadata.get("page") if metadata.get("kind") == "pdf" else None
     if isinstance(page, int):
-        (page,) = next(reversed(_starts(document, "page_starts", 2, offset)), (page,))
+        (page,) = [(page,), *_starts(document, "page_starts", 2, offset)][-1]
     heading = str(heading) if heading or paragraph else _label(document, start)
     return Place(heading, paragraph, page if isinstance(page, int) else None)
 
@@ -52,19 +50,12 @@ def read_under(document: Document, start: int = 0, *, every_heading: bool = Fals
     above = [line for line in above if line[-1] not in ".!?" or _BARRING.search(line)]
     heading = find_place(document, start).section
     introduced = not lines or bool(above and above[-1].endswith(":"))
-    itself = (
-        document.page_content[start : start + len(heading) + 9].strip("#*_ \t").startswith(heading)
-    )
-    if (
-        heading
-        and not itself
-        and (every_heading or not introduced or _BARRING.search(heading))
-        and heading not in "\n".join(above)
-    ):
+    beginning = document.page_content[start : start + len(heading) + 9].strip("#*_ \t")
+    is_shown = beginning.startswith(heading) or heading in "\n".join(above)
+    if not is_shown and (every_heading or not introduced or _BARRING.search(heading)):
         above.insert(0, heading)
-    return " ".join(
-        f"{' '.join(line.split())}{'' if line[-1] in '.!?:' else ':'}" for line in above
-    )
+    ends = ["" if line[-1] in ".!?:" else ":" for line in above]
+    return " ".join(f"{' '.join(line.split())}{end}" for line, end in zip(above, ends, strict=True))
 
 
 def chunk_start(document: Document) -> int:
@@ -88,8 +79,8 @@ def _starts(document: Document, name: str, width: int, offset: int) -> list[list
         listed = json.loads(str(document.metadata.get(name) or "[]"))
     except (ValueError, RecursionError):
         return []
-    entries = (
-        [each for each in listed if isinstance(each, list)] if isinstance(listed, list) else []
-    )
-    places = [each for each in entries if len(each) == width and isinstance(each[0], int)]
-    return [each[1:] for each in places if each[0] <= offset]
+    places = []
+    for each in listed if isinstance(listed, list) else []:
+        if isinstance(each, list) and len(each) == width and isinstance(each[0], int):
+            places += [each[1:]] if each[0] <= offset else []
+    return places

@@ -117,18 +117,15 @@ def describe_source(reference: Reference, citations: Sequence[Citation]) -> str:
     """Return a cited article in one line: title, study type, journal, year, PMID and link."""
     first = next(each for each in citations if each["key"] in reference["keys"])
     notes = [each for each in first["notes"] if each != LABEL]
-    published = f"{reference['journal']} {reference['year'] or ''}".strip()
-    pmid = reference["pmid"]
-    name = f"PMID {pmid}" if pmid else reference["source_id"]
-    facts = [reference["title"], *notes, published, name, reference["url"] or ""]
-    return _joined(facts)
+    published = f"{reference['journal']} {reference['year'] or ''}"
+    name = f"PMID {reference['pmid']}" if reference["pmid"] else reference["source_id"]
+    return _joined([reference["title"], *notes, published, name, reference["url"] or ""])
 
 
 def usage_line(answer: Answer) -> str:
     """Return the documents, the route, the calls, the tokens and the time in one line."""
-    usage = answer["usage"]
-    parts = [counted(len(answer["documents"]), "document") + " read"]
-    parts += [answer["route"].replace("_", "-")]
+    usage, documents = answer["usage"], counted(len(answer["documents"]), "document")
+    parts = [f"{documents} read", answer["route"].replace("_", "-")]
     parts += [counted(usage["calls"], "call") if usage["calls"] else "no model calls"]
     tokens = usage["input_tokens"] + usage["output_tokens"]
     if usage["calls"]:
@@ -158,9 +155,9 @@ def _conflict(answer: Answer) -> str:
     conflict = answer["conflict"]
     if conflict is None:
         return ""
-    chosen = ", ".join(
+    chosen = [
         f"{counted(len(partitions), 'partition')} chose {letter}"
         for letter, partitions in conflict["choices"].items()
-    )
-    words = [conflict["statement"] or "", f"{chosen}." if chosen else ""]
-    return one_line(f"The evidence contradicts itself: {' '.join(words)}")
+    ]
+    words = f"{', '.join(chosen)}." if chosen else ""
+    return one_line(f"The evidence contradicts itself: {conflict['statement'] or ''} {words}")

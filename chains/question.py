@@ -9,7 +9,7 @@ from briefcontext.files import lone_surrogate
 
 MAX_QUESTION_CHARACTERS = 20_000
 """Longest question. Exam vignettes stay below 5,000 characters; longer texts are documents."""
-MOST_EARLIER = 8
+MAX_EARLIER = 8
 """Limit of earlier questions for a follow-up."""
 
 
@@ -24,9 +24,8 @@ class Question(TypedDict):
 def check_question(text: object, options: object = None) -> Question:
     """Return the question without outer white space.
 
-    Raises:
-        InputError: The question is empty, not a text, or too long; there is only one option, or an
-            option is empty; or a text has a lone surrogate, which cannot be sent.
+    Raises InputError for an empty or too long question, a single option, an option without a text,
+    and a lone surrogate, which cannot be sent.
     """
     if not isinstance(text, str | None):
         raise InputError(f"The question must be a text, not {type(text).__name__}.")
@@ -39,23 +38,18 @@ def check_question(text: object, options: object = None) -> Question:
     if len(text) > MAX_QUESTION_CHARACTERS:
         raise InputError(
             f"The question has {len(text):,} characters; at most {MAX_QUESTION_CHARACTERS:,} are "
-            f"taken. "
-            "Shorten it, and put long material into a knowledge base."
+            "taken. Shorten it, and put long material into a knowledge base."
         )
     _check_characters(text, "The question")
     return Question(text=text, options=_check_options(options))
 
 
 def check_earlier(earlier: object) -> list[str]:
-    """Return the earlier questions, last one last.
-
-    Raises:
-        InputError: They are not a list of questions, or there are too many.
-    """
+    """Return the earlier questions, last one last. Raises InputError for wrong or too many ones."""
     if earlier is None:
         return []
-    if not isinstance(earlier, list) or len(earlier) > MOST_EARLIER:
-        raise InputError(f"Earlier questions must be a list of at most {MOST_EARLIER} texts.")
+    if not isinstance(earlier, list) or len(earlier) > MAX_EARLIER:
+        raise InputError(f"Earlier questions must be a list of at most {MAX_EARLIER} texts.")
     return [check_question(question)["text"] for question in earlier]
 
 
@@ -63,9 +57,7 @@ def _check_characters(text: str, what: str) -> None:
     if found := lone_surrogate(text):
         raise InputError(
             f"{what} holds U+{ord(found[0]):04X} at character {found.start() + 1}, which is half "
-            f"of a character (a "
-            "lone surrogate, as a text cut within an emoji leaves it, or one that is not UTF-8). "
-            "Remove it, or write the whole character."
+            "of a character (a lone surrogate). Remove it, or write the whole character."
         )
 
 
@@ -80,11 +72,8 @@ def _check_options(options: object) -> dict[str, str]:
     checked: dict[str, str] = {}
     for given, text in options.items():
         letter = str(given).strip().upper()
-        if (
-            not (len(letter) == 1 and letter.isalpha())
-            or not isinstance(text, str)
-            or not text.strip()
-        ):
+        is_letter = len(letter) == 1 and letter.isalpha()
+        if not is_letter or not isinstance(text, str) or not text.strip():
             raise InputError(
                 f"Option {given!r} needs a single letter and a text, for example A=yes."
             )
@@ -97,6 +86,6 @@ def _check_options(options: object) -> dict[str, str]:
     if (length := sum(map(len, checked.values()))) > MAX_QUESTION_CHARACTERS:
         raise InputError(
             f"The options have {length:,} characters; at most {MAX_QUESTION_CHARACTERS:,} are "
-            f"taken. Shorten them."
+            "taken. Shorten them."
         )
     return checked

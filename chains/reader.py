@@ -6,7 +6,7 @@ from typing import Literal, NotRequired, Protocol, runtime_checkable
 from langchain_core.documents import Document
 from typing_extensions import TypedDict
 
-from briefcontext.chains.model.limits import CallBudget
+from briefcontext.chains.model.usage import CallBudget
 from briefcontext.chains.notes import Note
 from briefcontext.chains.question import Question
 

@@ -13,10 +13,8 @@ from briefcontext.chains.citation import Citation, CitedQuote, journal
 from briefcontext.files import encodable
 from briefcontext.knowledge.study_type import StudyType
 
-_MOST_AUTHORS = 6
+_MAX_AUTHORS = 6
 """Longer lists end in "et al", as in the ICMJE's samples of NLM style."""
-_PMC = re.compile(r"PMC\d+")
-_SAYS_RETRACTED = re.compile(r"\W*retracted\b", re.IGNORECASE)
 
 
 class Reference(TypedDict):
@@ -55,12 +53,7 @@ class Reference(TypedDict):
 def list_references(
     citations: Sequence[Citation], documents: Sequence[Document]
 ) -> list[Reference]:
-    """Return the cited articles, in the order of their numbers.
-
-    Args:
-        citations: Citations in the order of their keys.
-        documents: Documents that the citations refer to.
-    """
+    """Return the cited articles, in the order of their numbers."""
     by_id = {str(document.id): document for document in documents}
     found: dict[str, Reference] = {}
     for citation in citations:
@@ -85,17 +78,14 @@ def _reference(number: str, citation: Citation, document: Document) -> Reference
     def known(name: str) -> str:
         return " ".join(str(document.metadata.get(name) or "").split())
 
-    source, url, title = citation["source_id"], citation["url"], " ".join(citation["title"].split())
+    title = " ".join(citation["title"].split())
     # PubMed marks retracted titles this way, and reference managers have no field for it.
-    title = (
-        f"RETRACTED: {title}"
-        if citation["retracted"] and not _SAYS_RETRACTED.match(title)
-        else title
-    )
+    if citation["retracted"] and not title.strip("[").casefold().startswith("retracted"):
+        title = f"RETRACTED: {title}"
     reference = Reference(
         number=number,
         keys=[],
-        source_id=source,
+        source_id=citation["source_id"],
         title=title,
         authors=[author.strip() for author in known("authors").split(";") if author.strip()],
         journal=journal(document),
@@ -105,23 +95,23 @@ def _reference(number: str, citation: Citation, document: Document) -> Reference
         pages=known("pages"),
         doi=known("doi"),
         pmid=pmid(document),
-        url=url,
+        url=citation["url"],
         citation="",
     )
-    return Reference(**{**reference, "citation": _in_nlm_style(reference)})
+    return {**reference, "citation": _in_nlm_style(reference)}
 
 
 def _in_nlm_style(reference: Reference) -> str:
     """Return NLM style: `Smith JA. Title. J Bees. 2021;4(2):12-19. doi: 10.1000/1. PMID: 1.`."""
     authors = [author.replace(",", "") for author in reference["authors"]]
-    if len(authors) > _MOST_AUTHORS:
-        authors = [*authors[:_MOST_AUTHORS], "et al"]
+    if len(authors) > _MAX_AUTHORS:
+        authors = [*authors[:_MAX_AUTHORS], "et al"]
     issue = f"({reference['issue']})" if reference["issue"] else ""
     printed = f";{reference['volume']}{issue}" if reference["volume"] or issue else ""
     printed += f":{reference['pages']}" if reference["pages"] else ""
     ids = [f"doi: {reference['doi']}"] if reference["doi"] else []
     ids += [f"PMID: {reference['pmid']}"] if reference["pmid"] else []
-    if _PMC.fullmatch(reference["source_id"]):
+    if reference["source_id"].startswith("PMC"):
         ids.append(f"PMCID: {reference['source_id']}")
     parts = [
         ", ".join(authors),
@@ -131,7 +121,7 @@ def _in_nlm_style(reference: Reference) -> str:
         *ids,
     ]
     written = [part if part.endswith((".", "?", "!")) else f"{part}." for part in parts if part]
-    return " ".join([*written, *([] if ids else [reference["source_id"]])])
+    return " ".join(written if ids else [*written, reference["source_id"]])
 
 
 ReferenceFormat = Literal["ris", "bibtex", "nlm"]
@@ -141,17 +131,16 @@ _PAGES = re.compile(r"(\w*?)(\d+)-(\w*?)(\d+)$")
 
 def write_references(references: Sequence[Reference], format: ReferenceFormat) -> str:
     """Return references in one of the formats, ending in a line break; empty if there are none."""
-    return (
-        REFERENCE_FORMATS[format]([_on_one_line(each) for each in references]) if references else ""
-    )
+    lines = [_on_one_line(each) for each in references]
+    return REFERENCE_FORMATS[format](lines) if lines else ""
 
 
 def _on_one_line(reference: Reference) -> Reference:
     """Remove line breaks, which would begin another field or entry."""
-    lines: Any = {
-        name: _line(value) if isinstance(value, str) else value for name, value in reference.items()
-    }
-    lines["authors"] = list(map(_line, reference["authors"]))
+    lines: Any = dict(reference)
+    for name, value in lines.items():
+        lines[name] = _line(value) if isinstance(value, str) else value
+    lines["authors"] = [_line(author) for author in reference["authors"]]
     written: Reference = lines
     return written
 
@@ -169,9 +158,8 @@ def _ris(references: Sequence[Reference]) -> str:
         def set_header(self, count: int) -> str:
             return ""  # A file of RIS begins with a type; rispy's own begins with a number.
 
-    return str(
-        rispy.dumps([_ris_entry(reference) for reference in references], implementation=Writer)
-    )
+    entries = [_ris_entry(reference) for reference in references]
+    return str(rispy.dumps(entries, implementation=Writer))
 
 
 def _ris_entry(reference: Reference) -> dict[str, Any]:
@@ -209,14 +197,14 @@ def _bibtex(references: Sequence[Reference]) -> str:
     from bibtexparser.model import Entry, Field
     from pylatexenc.latexencode import unicode_to_latex
 
+    def plain(text: str | None) -> str:
+        # BibTeX counts braces even after a backslash.
+        return (text or "").replace("{", "").replace("}", "")
+
     def latex(text: str) -> str:
-        return str(unicode_to_latex(_without_braces(text)))
+        return str(unicode_to_latex(plain(text)))
 
     def entry(reference: Reference) -> Entry:
-        written = {
-            name: latex(str(reference[name] or ""))
-            for name in ("title", "journal", "year", "volume")
-        }
         # Braces keep a title's capitals, and prevent a group from being split into names.
         authors = [
             name if ", " in name and " and " not in name else f"{{{name}}}"
@@ -224,29 +212,23 @@ def _bibtex(references: Sequence[Reference]) -> str:
         ]
         known = {
             "author": " and ".join(authors),
-            **written,
-            "title": f"{{{written['title']}}}",
+            "title": f"{{{latex(reference['title'])}}}",
+            "journal": latex(reference["journal"]),
+            "year": str(reference["year"] or ""),
+            "volume": latex(reference["volume"]),
             "number": latex(reference["issue"]),
             "pages": "--".join(filter(None, map(latex, _first_and_last(reference["pages"])))),
-            **{
-                name: _without_braces(reference[name] or "").replace("\\", "")
-                for name in ("doi", "pmid", "url")
-            },
+            "doi": plain(reference["doi"]).replace("\\", ""),
+            "pmid": plain(reference["pmid"]).replace("\\", ""),
+            "url": plain(reference["url"]).replace("\\", ""),
         }
-        name = (
-            re.sub(r"[^A-Za-z]", "", (reference["authors"] or ["ref"])[0].partition(",")[0])
-            or "ref"
-        )
+        family = "".join(reference["authors"][:1]).partition(",")[0]
+        name = "".join(filter(str.isalpha, family.encode("ascii", "ignore").decode())) or "ref"
         fields = [Field(field, value) for field, value in known.items() if value]
         kind = "article" if reference["journal"] else "misc"
         return Entry(kind, f"{name}{reference['year'] or ''}-{reference['number']}", fields)
 
     return write_string(Library([entry(reference) for reference in references]))
-
-
-def _without_braces(text: str) -> str:
-    """Remove braces, which BibTeX counts even after a backslash."""
-    return text.replace("{", "").replace("}", "")
 
 
 def _nlm(references: Sequence[Reference]) -> str:

@@ -7,25 +7,27 @@ from typing import Any, Literal, NamedTuple, Protocol, get_args
 
 from langchain_core.documents import Document
 from langchain_core.messages import AIMessage, BaseMessage
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import BaseModel, Field, field_validator
 
 from briefcontext.chains.citation import Citation
 from briefcontext.chains.claims import Claim
 from briefcontext.chains.context import defuse, render_passage, room_for
+from briefcontext.chains.extract import AS_ASKED
 from briefcontext.chains.model.call import Model, Request
 from briefcontext.chains.model.event_loop import together
-from briefcontext.chains.model.limits import CallBudget
 from briefcontext.chains.model.reply import read_record
-from briefcontext.chains.model.usage import VERIFY, ModelCall
+from briefcontext.chains.model.usage import VERIFY, CallBudget, model_call
 from briefcontext.chains.notes import SUPPORTED, Level, Note, note
 from briefcontext.errors import BriefContextError, ModelCallError, first_line
 from briefcontext.files import encodable
 from briefcontext.knowledge.sentences import split_sentences
 
+Contexts = Mapping[str, str]
+"""Rendered passages by the keys of their citations."""
 Verdict = Literal["contradicted", "not_stated", "partly", "supported"]
 """From the most to the least serious."""
 
-MOST_CLAIMS = 20
+MAX_CLAIMS = 20
 """Limit of sentences per call; models lose count in longer lists."""
 PASSAGE_CHARACTERS = 2_000
 """Limit of characters of one passage that the judge sees."""
@@ -55,23 +57,6 @@ class Verification(NamedTuple):
     """Why some sentences have no verdict."""
 
 
-class Verifier(Protocol):
-    """Judges claims by the passages that they cite."""
-
-    @property
-    def name(self) -> str:
-        """The judge's name."""
-
-    async def averify(
-        self,
-        question: str,
-        claims: Sequence[Claim],
-        passages: Mapping[str, "Passage"],
-        budget: CallBudget,
-    ) -> Verification:
-        """Return the verdicts, with an error message if some are missing."""
-
-
 class Passage(NamedTuple):
     """A cited passage."""
 
@@ -92,9 +77,27 @@ class Passage(NamedTuple):
         shown, last = "", 0
         for start, end in split_sentences(text):
             if any(begin <= start and end <= stop for begin, stop in windows):
-                shown += f"{' … ' if text[last:start].strip() else ' '}{text[start:end]}"
+                shown += " … " if text[last:start].strip() else " "
+                shown += text[start:end]
                 last = end
         return (shown.strip() or text)[:limit]
+
+
+Passages = Mapping[str, Passage]
+"""Passages by the keys of their citations."""
+
+
+class Verifier(Protocol):
+    """Judges claims by the passages that they cite."""
+
+    @property
+    def name(self) -> str:
+        """The judge's name."""
+
+    async def averify(
+        self, question: str, claims: Sequence[Claim], passages: Passages, budget: CallBudget
+    ) -> Verification:
+        """Return the verdicts, with an error message if some are missing."""
 
 
 def cited_passages(
@@ -102,17 +105,12 @@ def cited_passages(
 ) -> dict[str, Passage]:
     """Return the cited passages, by the citations' keys."""
     by_id = {str(document.id): document for document in documents}
-    return {
-        citation["key"]: Passage(
-            by_id[citation["document_id"]],
-            [
-                (quote["start"], quote["end"])
-                for quote in citation["quotes"]
-                if quote["start"] is not None and quote["end"] is not None
-            ],
-        )
-        for citation in citations
-    }
+    passages = {}
+    for citation in citations:
+        ends = [(quote["start"], quote["end"]) for quote in citation["quotes"]]
+        quotes = [(start, end) for start, end in ends if start is not None and end is not None]
+        passages[citation["key"]] = Passage(by_id[citation["document_id"]], quotes)
+    return passages
 
 
 def verdict_notes(claims: Sequence[Claim], verification: Verification, judge: str) -> list[Note]:
@@ -133,11 +131,8 @@ def verdict_notes(claims: Sequence[Claim], verification: Verification, judge: st
     return notes
 
 
-_AS_ASKED = ConfigDict(extra="ignore", json_schema_extra={"additionalProperties": False})
-
-
 class _Verdict(BaseModel):
-    model_config = _AS_ASKED
+    model_config = AS_ASKED
 
     sentence: int
     verdict: Verdict
@@ -146,24 +141,18 @@ class _Verdict(BaseModel):
     @field_validator("verdict", mode="before")
     @classmethod
     def _as_word(cls, given: Any) -> Any:
-        return (
-            given.strip().lower().replace(" ", "_").replace("-", "_")
-            if isinstance(given, str)
-            else given
-        )
+        return given.strip().lower().replace(" ", "_") if isinstance(given, str) else given
 
     @field_validator("difference", mode="before")
     @classmethod
     def _as_text(cls, given: Any) -> str:
-        return (
-            "" if given is None else " ".join(encodable(str(given)).split())[:_LONGEST_DIFFERENCE]
-        )
+        return " ".join(encodable(str(given or "")).split())[:_LONGEST_DIFFERENCE]
 
 
 class Verdicts(BaseModel):
     """The verdict on each sentence."""
 
-    model_config = _AS_ASKED
+    model_config = AS_ASKED
 
     verdicts: list[_Verdict]
 
@@ -180,11 +169,7 @@ class ModelVerifier:
         return self._model.name
 
     async def averify(
-        self,
-        question: str,
-        claims: Sequence[Claim],
-        passages: Mapping[str, Passage],
-        budget: CallBudget,
+        self, question: str, claims: Sequence[Claim], passages: Passages, budget: CallBudget
     ) -> Verification:
         """Return the verdicts of all calls. Those of a failed call are missing."""
         try:
@@ -197,24 +182,17 @@ class ModelVerifier:
         return Verification(judgements, next((each.error for each in found if each.error), None))
 
     def _prompt(
-        self, question: str, claims: Sequence[Claim], contexts: Mapping[str, str]
+        self, question: str, claims: Sequence[Claim], contexts: Contexts
     ) -> list[BaseMessage]:
         cited = dict.fromkeys(key for claim in claims for key in claim.keys)
-        sentences = [_sentence(number, claim) for number, claim in enumerate(claims, 1)]
+        passages = "\n".join(contexts[key] for key in cited)
+        sentences = "\n".join(_sentence(number, claim) for number, claim in enumerate(claims, 1))
         return self._model.prompts.render(
-            "verify",
-            question,
-            {},
-            passages="\n".join(contexts[key] for key in cited),
-            sentences="\n".join(sentences),
+            "verify", question, {}, passages=passages, sentences=sentences
         )
 
     async def _ask(
-        self,
-        question: str,
-        claims: Sequence[Claim],
-        contexts: Mapping[str, str],
-        budget: CallBudget,
+        self, question: str, claims: Sequence[Claim], contexts: Contexts, budget: CallBudget
     ) -> Verification:
         """Request verdicts, and once more if the reply is unreadable."""
         messages = self._prompt(question, claims, contexts)
@@ -223,20 +201,16 @@ class ModelVerifier:
             try:
                 return _read(reply.text, claims)
             except ValueError as error:
-                repair = self._model.prompts.render(
-                    "repair", question, {}, error=first_line(error)[:200]
-                )
-            reply = await self._model.ask(
-                Request(VERIFY, [*messages, AIMessage(reply.text or "{}"), *repair], Verdicts),
-                budget,
-            )
+                problem = first_line(error)[:200]
+            repair = self._model.prompts.render("repair", question, {}, error=problem)
+            messages = [*messages, AIMessage(reply.text or "{}"), *repair]
+            reply = await self._model.ask(Request(VERIFY, messages, Verdicts), budget)
             return _read(reply.text, claims)
         except ValueError as error:
-            return Verification(
-                {}, f"The reply of {self.name} could not be read: {first_line(error)[:200]}."
-            )
+            problem = f"The reply of {self.name} could not be read: {first_line(error)[:200]}."
         except BriefContextError as error:
-            return Verification({}, str(error))
+            problem = str(error)
+        return Verification({}, problem)
 
 
 def _sentence(number: int, claim: Claim) -> str:
@@ -259,28 +233,28 @@ def _place(judged: Judgement) -> int:
 
 
 def _groups(
-    claims: Sequence[Claim], passages: Mapping[str, Passage], room: int | None
-) -> list[tuple[list[Claim], dict[str, str]]]:
+    claims: Sequence[Claim], passages: Passages, room: int | None
+) -> list[tuple[list[Claim], Contexts]]:
     """Group claims, in order, so that each group fits with its passages.
 
     A claim whose shortest passages do not fit is left out.
     """
-    groups: list[tuple[list[Claim], dict[str, str]]] = []
+    groups: list[tuple[list[Claim], Contexts]] = []
     for claim in claims:
-        if (contexts := _contexts(claim, passages, room)) is None:
+        contexts = _contexts(claim, passages, room)
+        if contexts is None:
             continue
-        if groups:
-            listed, shown = [*groups[-1][0], claim], {**contexts, **groups[-1][1]}
-            if len(listed) <= MOST_CLAIMS and (room is None or _length(listed, shown) <= room):
-                groups[-1] = listed, shown
-                continue
-        groups.append(([claim], contexts))
+        before, shown = groups[-1] if groups else ([], {})
+        group = [*before, claim], {**contexts, **shown}
+        fits = len(group[0]) <= MAX_CLAIMS and (room is None or _length(*group) <= room)
+        if groups and fits:
+            groups[-1] = group
+        else:
+            groups.append(([claim], contexts))
     return groups
 
 
-def _contexts(
-    claim: Claim, passages: Mapping[str, Passage], room: int | None
-) -> dict[str, str] | None:
+def _contexts(claim: Claim, passages: Passages, room: int | None) -> Contexts | None:
     """Return the passages of a claim as the judge sees them; None if they do not fit."""
     cited = {key: passages[key] for key in claim.keys}
     limit = PASSAGE_CHARACTERS
@@ -295,8 +269,8 @@ def _contexts(
     }
 
 
-def _length(claims: Sequence[Claim], contexts: Mapping[str, str]) -> int:
-    texts = [*contexts.values(), *(_sentence(MOST_CLAIMS, claim) for claim in claims)]
+def _length(claims: Sequence[Claim], contexts: Contexts) -> int:
+    texts = [*contexts.values(), *(_sentence(MAX_CLAIMS, claim) for claim in claims)]
     return sum(len(text) + 1 for text in texts)
 
 
@@ -318,39 +292,24 @@ class EntailmentVerifier:
         self.name = name
 
     async def averify(
-        self,
-        question: str,
-        claims: Sequence[Claim],
-        passages: Mapping[str, Passage],
-        budget: CallBudget,
+        self, question: str, claims: Sequence[Claim], passages: Passages, budget: CallBudget
     ) -> Verification:
         """Return the verdicts, computed in a thread."""
         pairs: list[tuple[str, str]] = []
         owners: list[Claim] = []
         for claim in claims:
             texts = [passages[key].context() for key in claim.keys]
-            for text in [*texts, *([" ".join(texts)] if len(texts) > 1 else [])]:
-                pairs.append((text, claim.text))
-                owners.append(claim)
+            texts += [" ".join(texts)] if len(texts) > 1 else []
+            pairs += [(text, claim.text) for text in texts]
+            owners += [claim] * len(texts)
         started = time.time()
         try:
             scores = await asyncio.to_thread(lambda: self._open().judge(pairs))
         except BriefContextError as error:
             return Verification({}, str(error))
-        budget.calls.append(
-            ModelCall(
-                stage=VERIFY,
-                model=self.name,
-                status="ok",
-                attempt=1,
-                input_characters=sum(len(text) + len(sentence) for text, sentence in pairs),
-                input_tokens=0,
-                cached_input_tokens=0,
-                output_tokens=0,
-                started=started,
-                ended=time.time(),
-            )
-        )
+        characters = sum(len(text) + len(sentence) for text, sentence in pairs)
+        times = started, time.time()
+        budget.calls.append(model_call(VERIFY, self.name, "ok", times, characters))
         by_claim: dict[Claim, list[Mapping[Any, float]]] = {}
         for claim, score in zip(owners, scores, strict=True):
             by_claim.setdefault(claim, []).append(score)

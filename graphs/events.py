@@ -159,20 +159,19 @@ class AnswerTokens:
         message, metadata = part
         if "stage" not in metadata:
             return
-        if self._call != (
-            call := (metadata["stage"], metadata.get("attempt"), metadata.get("again"))
-        ):
+        call = metadata["stage"], metadata.get("attempt"), metadata.get("again")
+        if self._call != call:
             self._call, self._reply = call, ""
             self._begin_anew()
         self._reply += message.text
         unfinished = isinstance(message, AIMessageChunk) and message.chunk_position != "last"
-        words = before_quotes(
-            without_reasoning(self._reply, unfinished=unfinished), unfinished=unfinished
-        )
+        words = without_reasoning(self._reply, unfinished=unfinished)
+        words = before_quotes(words, unfinished=unfinished)
         words = number_tokens(words, metadata.get("articles") or {}, unfinished=unfinished)
         if not words.startswith(self._shown):  # It turns out to have been a thought.
             self._begin_anew()
-        if words.strip() and (new := words[len(self._shown) :]):
+        new = words[len(self._shown) :]
+        if words.strip() and new:
             self._shown = words
             yield AnswerToken(event="answer_token", text=new, attempt=self._attempt)
 
@@ -184,11 +183,8 @@ class AnswerTokens:
 def emit(event: Event) -> None:
     """Write an event to the log, and to the `custom` stream of the current graph run, if any."""
     # The log has no words of questions, documents or models, except in errors.
-    values = " ".join(
-        f"{name}={value}"
-        for name, value in event.items()
-        if name not in ("event", "reason", "error", "question")
-    )
+    private = ("event", "reason", "error", "question")
+    values = " ".join(f"{name}={value}" for name, value in event.items() if name not in private)
     _logger.info("%s %s", event["event"], values)
     # A compressor also runs outside of graphs.
     with suppress(RuntimeError, KeyError):

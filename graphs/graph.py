@@ -1,11 +1,11 @@
 """The BriefContext graph: retrieve, check the rankings, and read in one call or by map and reduce.
 
-START -> retrieve -> preflight -+- agree ----> vanilla | order_preserving ------------+-> verify -> END
-                                +- disagree -> map_fanout =Send=> extract (x M) -> reduce -+
+START -> retrieve -> preflight -+- agree ----> vanilla | order_preserving ------+-> verify -> END
+                                +- disagree -> map_fanout => extract -> reduce -+
                                 +- nothing retrieved -> abstain -> END
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 from langchain_core.language_models import BaseChatModel
@@ -39,8 +39,7 @@ if TYPE_CHECKING:
             interrupt_before: All | Sequence[str] | None = None,
             interrupt_after: All | Sequence[str] | None = None,
             durability: Durability | None = None,
-        ) -> Output:
-            """Run the graph."""
+        ) -> Output: ...
 
         async def ainvoke(  # type: ignore[override]
             self,
@@ -51,8 +50,7 @@ if TYPE_CHECKING:
             interrupt_before: All | Sequence[str] | None = None,
             interrupt_after: All | Sequence[str] | None = None,
             durability: Durability | None = None,
-        ) -> Output:
-            """Run the graph."""
+        ) -> Output: ...
 
 
 def take_route(state: State) -> str:
@@ -105,12 +103,9 @@ def build_graph(
         )
     if model is not None and reader is not None:
         raise InputError("model and reader are both given. Pass one of them.")
-    nodes = Nodes(
-        as_reader(reader if model is None else model),
-        None if retriever is None else as_ranking_retriever(retriever),
-        settings,
-        resources or Resources(),
-    )
+    reader = as_reader(reader if model is None else model)
+    ranking = None if retriever is None else as_ranking_retriever(retriever)
+    nodes = Nodes(reader, ranking, settings, resources or Resources())
     builder = StateGraph(State, context_schema=settings, input_schema=Input, output_schema=Output)
     builder.add_node("retrieve", async_node(nodes.retrieve), input_schema=State)
     builder.add_node("preflight", nodes.preflight)
@@ -124,22 +119,15 @@ def build_graph(
 
     builder.add_edge(START, "retrieve")
     builder.add_edge("retrieve", "preflight")
-    builder.add_conditional_edges(
-        "preflight",
-        take_route,
-        {
-            "map_reduce": "map_fanout",
-            "vanilla": "vanilla",
-            "order_preserving": "order_preserving",
-            "abstain": "abstain",
-        },
-    )
+    routes: dict[Hashable, str] = {"map_reduce": "map_fanout", "vanilla": "vanilla"}
+    routes |= {name: name for name in ("order_preserving", "abstain")}
+    builder.add_conditional_edges("preflight", take_route, routes)
     builder.add_conditional_edges("map_fanout", send_partitions, ["extract"])
     builder.add_edge("extract", "reduce")
     for answering in ("reduce", "vanilla", "order_preserving"):
         builder.add_edge(answering, "verify")
-    for last in ("verify", "abstain"):
-        builder.add_edge(last, END)
+    builder.add_edge("verify", END)
+    builder.add_edge("abstain", END)
     graph = builder.compile(checkpointer=checkpointer, name=name)
     # By default, `invoke` runs no more extractions at once than the default thread pool has
     # threads (six on two cores). A limit below the number of partitions delays checkpoints.

@@ -15,53 +15,32 @@ from briefcontext.chains.citation import assign_keys
 from briefcontext.chains.claims import Claim, find_claims
 from briefcontext.chains.llm_reader import LLMReader
 from briefcontext.chains.model.event_loop import wait_for
-from briefcontext.chains.model.limits import CallBudget
-from briefcontext.chains.model.usage import ModelCall, Usage, estimate_tokens, summarise
+from briefcontext.chains.model.usage import CallBudget, ModelCall, Usage, estimate_tokens, summarise
 from briefcontext.chains.notes import by_level, note
 from briefcontext.chains.passage_reader import PASSAGES
 from briefcontext.chains.question import Question, check_earlier, check_question
-from briefcontext.chains.reader import Draft, Reader
+from briefcontext.chains.reader import NOTHING_USED, Draft, Reader
 from briefcontext.chains.verify import Verifier, cited_passages, verdict_notes
 from briefcontext.errors import InputError, ModelCallError
-from briefcontext.graphs.abstention import FILTERED, without_documents, without_evidence
-from briefcontext.graphs.documents import (
-    encodable_document,
-    given_ranking,
-    more_to_ask,
-    without_retracted,
-)
-from briefcontext.graphs.events import (
-    Answered,
-    Answering,
-    Reducing,
-    Retrieved,
-    Rewritten,
-    Verified,
-    Verifying,
-    emit,
-    emit_encoding,
-)
-from briefcontext.graphs.resources import (
-    OF_MODELS,
-    OF_SEARCH,
-    Resources,
-    linked,
-    refuse_ignored,
-)
+from briefcontext.graphs.events import emit, emit_encoding
+from briefcontext.graphs.resources import OF_MODELS, OF_SEARCH, Resources, linked, refuse_ignored
 from briefcontext.graphs.settings import IOU, Settings, current_settings
 from briefcontext.graphs.state import Partition, State
 from briefcontext.graphs.steps import (
     check_rankings,
     emit_route,
+    encodable_document,
     extract_from,
     fitting_parts,
+    given_ranking,
+    more_to_ask,
     partition,
+    without_retracted,
 )
-from briefcontext.knowledge.store.filters import Filters
+from briefcontext.knowledge.store.filters import WIDEN, Filters
 from briefcontext.retrievers.ranking_retriever import RankingRetriever
 from briefcontext.retrievers.rankings import order_preserving
 
-READ_AS = "The model read the follow-up as “{question}”. Check that this is what you asked."
 _ONE_CALL = ("vanilla", "order_preserving")
 IN_PARTS = "read_in_parts"
 """Kind of the note on documents that exceed the model's input window."""
@@ -104,13 +83,13 @@ class Nodes:
     async def _reader(self) -> Reader:
         return await asyncio.to_thread(self._open_reader)
 
+    async def _verifier(self, reader: Reader) -> Verifier | None:
+        return await asyncio.to_thread(self._resources.verifier, self._settings(), reader)
+
     def _retriever(self) -> RankingRetriever:
-        given = self._given_retriever
-        return (
-            given
-            if given is not None
-            else self._resources.retriever(self._settings(), emit_encoding)
-        )
+        if self._given_retriever is not None:
+            return self._given_retriever
+        return self._resources.retriever(self._settings(), emit_encoding)
 
     def _searched(self, state: State) -> RankingRetriever | None:
         # Documents that come with the question are not from the configured knowledge base.
@@ -127,16 +106,15 @@ class Nodes:
         # Report a model that cannot be opened before retrieval.
         reader = await self._reader()
         if settings.verify and not asked["options"]:
-            await asyncio.to_thread(self._resources.verifier, settings, reader)
+            await self._verifier(reader)
         budget = settings.budget()
         if earlier := _earlier(state):
             asked = await _own_question(reader, asked, earlier, budget)
         given = state.get("documents")
         if given is None:
             found = await self._found(asked, settings)
-            searched = await asyncio.to_thread(
-                self._resources.searched, settings, self._given_retriever
-            )
+            own, resources = self._given_retriever, self._resources
+            searched = await asyncio.to_thread(resources.searched, settings, own)
             if settings.filters:
                 searched["filters"] = str(settings.filters)
         else:
@@ -145,7 +123,7 @@ class Nodes:
             settings = settings.model_copy(update={"top_k": len(found)})
         documents, retracted = without_retracted(found, settings)
         documents = [encodable_document(document) for document in documents]
-        emit(Retrieved(event="retrieved", documents=len(documents)))
+        emit({"event": "retrieved", "documents": len(documents)})
         # A thread keeps its state between runs; the reducers would append to it.
         return {
             "asked": asked,
@@ -220,9 +198,9 @@ class Nodes:
         evidence = sum(extraction["status"] == "evidence" for extraction in extractions)
         forced = getattr(reader, "force_choice", False) and state["asked"]["options"]
         if not evidence and reader.name != PASSAGES and not forced:
-            draft = without_evidence(state)
+            draft = _abstention(_no_evidence(state))
         else:
-            emit(Reducing(event="reducing", evidence=evidence))
+            emit({"event": "reducing", "evidence": evidence})
             draft = await reader.areduce(state["asked"], state["ranking"], extractions, budget)
         return _composed(state, draft, budget, reader, settings.filters)
 
@@ -231,7 +209,7 @@ class Nodes:
         settings, reader = self._settings(), await self._reader()
         budget = settings.budget()
         documents, route = state["ranking"], state["route"]
-        emit(Answering(event="answering", documents=len(documents)))
+        emit({"event": "answering", "documents": len(documents)})
         documents = order_preserving(documents) if route == "order_preserving" else documents
         draft = await reader.aanswer(state["asked"], documents, route, budget)
         return _composed(state, draft, budget, reader, settings.filters)
@@ -243,40 +221,32 @@ class Nodes:
         cited = {citation["key"] for citation in answer["citations"]}
         claims = [claim for claim in find_claims(answer["text"], cited) if claim.keys]
         if settings.verify and claims and not answer["abstained"] and not answer["options"]:
-            answer = await self._verified(answer, claims, state, settings, budget)
+            answer = await self._verified(answer, claims, state, budget)
         _emit_answered(answer)
         return {"answer": answer, "calls": budget.calls}
 
     async def _verified(
-        self,
-        answer: Answer,
-        claims: Sequence[Claim],
-        state: State,
-        settings: Settings,
-        budget: CallBudget,
+        self, answer: Answer, claims: Sequence[Claim], state: State, budget: CallBudget
     ) -> Answer:
         """Return the answer with the verdicts. A failure becomes a note."""
         reader = await self._reader()
-        if reader.name == PASSAGES:
-            return answer  # Passages are copies.
-        verifier: Verifier | None = await asyncio.to_thread(
-            self._resources.verifier, settings, reader
-        )
-        if verifier is None:
+        verifier = await self._verifier(reader)
+        # Passages are copies.
+        if verifier is None or reader.name == PASSAGES:
             return answer
-        emit(Verifying(event="verifying", sentences=len(claims)))
+        emit({"event": "verifying", "sentences": len(claims)})
         passages = cited_passages(answer["citations"], state["ranking"])
         verification = await verifier.averify(answer["question"], claims, passages, budget)
         verdicts = [judged.verdict for judged in verification.judgements.values()]
         emit(
-            Verified(
-                event="verified",
-                sentences=len(claims),
-                supported=verdicts.count("supported"),
-                partly=verdicts.count("partly"),
-                contradicted=verdicts.count("contradicted"),
-                not_stated=verdicts.count("not_stated"),
-            )
+            {
+                "event": "verified",
+                "sentences": len(claims),
+                "supported": verdicts.count("supported"),
+                "partly": verdicts.count("partly"),
+                "contradicted": verdicts.count("contradicted"),
+                "not_stated": verdicts.count("not_stated"),
+            }
         )
         notes = by_level([*answer["notes"], *verdict_notes(claims, verification, verifier.name)])
         usage = summarise(
@@ -285,22 +255,62 @@ class Nodes:
             vanilla_input_tokens=answer["usage"]["vanilla_input_tokens"],
             vanilla_output_tokens=answer["usage"]["vanilla_output_tokens"],
         )
-        return Answer(**{**answer, "notes": notes, "usage": usage})
+        return {**answer, "notes": notes, "usage": usage}
 
     def abstain(self, state: State) -> Update:
         """Return an abstention, because there are no documents."""
         settings = self._settings()
-        draft, budget = without_documents(state, settings), settings.budget()
+        draft, budget = _abstention(_no_document(state, settings)), settings.budget()
         update = _composed(state, draft, budget, self._open_reader(), settings.filters)
         _emit_answered(update["answer"])
         return update
 
 
 def _emit_answered(answer: Answer) -> None:
-    citations, calls = len(answer["citations"]), answer["usage"]["calls"]
     emit(
-        Answered(event="answered", abstained=answer["abstained"], citations=citations, calls=calls)
+        {
+            "event": "answered",
+            "abstained": answer["abstained"],
+            "citations": len(answer["citations"]),
+            "calls": answer["usage"]["calls"],
+        }
     )
+
+
+def _abstention(reason: str) -> Draft:
+    return Draft(text=reason, choice=None, conflict=None, quotes=[], abstained=True, notes=[])
+
+
+def _no_evidence(state: State) -> str:
+    extractions = state["extractions"]
+    failed = sum(extraction["status"] == "failed" for extraction in extractions)
+    unused = sum(NOTHING_USED in (extraction["error"] or "") for extraction in extractions)
+    missing = [f"{failed} could not be read"] if failed else []
+    missing += [f"{unused} gave only quotes that are not in them"] if unused else []
+    if not missing:
+        return "The documents were read, and none of them contains evidence on this question."
+    return (
+        f"No evidence on this question was found, but of {len(extractions)} partitions "
+        f"{' and '.join(missing)}. They may contain evidence."
+    )
+
+
+def _no_document(state: State, settings: Settings) -> str:
+    advice = ""
+    if count := len(state["retracted"]):
+        how = "given with" if state["given"] else "found for"
+        problem = f"All documents {how} this question are retracted articles ({count}) and were "
+        problem += "left out."
+    elif state["given"]:
+        problem = "No document was given with this question."
+    elif filters := settings.filters:
+        problem = f"No document that fulfils the filters ({filters}) was retrieved for this "
+        problem += "question."
+        advice = f" {WIDEN}"
+    else:
+        problem = "No document was retrieved for this question."
+        advice = " Ask in other words, and check that the knowledge base has documents."
+    return f"{problem} There is nothing to answer from.{advice}"
 
 
 def _earlier(state: State) -> list[str]:
@@ -324,27 +334,23 @@ async def _own_question(
             "A follow-up is rewritten by a model, and none is set: ask a whole question."
         )
     asked = await reader.arewrite(asked, earlier, budget)
-    emit(Rewritten(event="rewritten", question=asked["text"]))
+    emit({"event": "rewritten", "question": asked["text"]})
     return asked
 
 
 def _composed(
     state: State, draft: Draft, budget: CallBudget, reader: Reader, filters: Filters
 ) -> Update:
-    notes = list(draft["notes"])
+    notes, text = list(draft["notes"]), draft["text"]
     if state["follow_up_to"]:
-        notes.append(note("info", "rewritten", READ_AS.format(question=state["asked"]["text"])))
+        message = f"The model read the follow-up as “{state['asked']['text']}”. "
+        notes.append(note("info", "rewritten", f"{message}Check that this is what you asked."))
     if state.get("too_long_for"):
-        notes.append(
-            note(
-                "info",
-                IN_PARTS,
-                "The documents exceed the model's input window and were read in parts.",
-            )
-        )
-    draft = Draft(**{**draft, "notes": notes})
+        message = "The documents exceed the model's input window and were read in parts."
+        notes.append(note("info", IN_PARTS, message))
     if draft["abstained"] and filters and state["ranking"]:
-        draft = Draft(**{**draft, "text": draft["text"] + FILTERED.format(filters=filters)})
+        text += f"\n\nOnly documents that fulfil the filters ({filters}) were searched."
+    draft = {**draft, "text": text, "notes": notes}
     answer = compose(
         draft,
         asked=state["asked"],
@@ -366,10 +372,8 @@ def _usage(state: State, draft: Draft, last: Sequence[ModelCall], reader: Reader
     alone = 0 if draft["abstained"] else estimate_tokens(len(draft["text"]), calls)
     written = last[-1]["output_tokens"] if last else alone
     if written and state["route"] == "map_reduce":
-        by_document = {
-            quote["document_id"]: f'[key] "{quote["text"]}"' for quote in draft["quotes"]
-        }
-        written += estimate_tokens(len("\n".join(by_document.values())), calls) or 0
+        quotes = {each["document_id"]: f'[key] "{each["text"]}"' for each in draft["quotes"]}
+        written += estimate_tokens(len("\n".join(quotes.values())), calls) or 0
     return summarise(
         calls,
         seconds=time.time() - state["started"],

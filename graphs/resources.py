@@ -88,10 +88,7 @@ class Resources:
     ) -> RankingRetriever:
         """Return the retriever over the settings' knowledge base or document, or over another one.
 
-        Raises:
-            InputError: The method or a filter does not fit the knowledge base.
-            KnowledgeBaseError: The knowledge base is missing, broken or unfinished.
-            MissingExtraError: The encoder's package is not installed.
+        Raises InputError, KnowledgeBaseError or MissingExtraError if it cannot be searched.
         """
         searched = over or self.collection(settings, progress)
         if isinstance(searched, KnowledgeBase):
@@ -128,9 +125,8 @@ class Resources:
     ) -> Reader:
         """Return the reader of the model, or without a model the passage reader.
 
-        Raises:
-            InputError: The prompts are unusable, or a model's settings are set without a model.
-            ModelSetupError, MissingExtraError: A model cannot be opened.
+        Raises InputError for unusable prompts or settings of a model without one, and
+        ModelSetupError or MissingExtraError if a model cannot be opened.
         """
         resolved = settings.resolved()
         if resolved.model is not None:
@@ -163,8 +159,11 @@ class Resources:
             return EntailmentVerifier(load, name)
         prompts, arguments = Prompts(settings.prompts), settings.model_arguments
         key = name, settings.model_dump_json(include={"model_arguments"}), prompts
-        open_model = partial(Model, name, arguments=arguments, prompts=prompts)
-        return self._once("verifier", key, lambda: ModelVerifier(open_model()))
+        return self._once(
+            "verifier",
+            key,
+            lambda: ModelVerifier(Model(name, arguments=arguments, prompts=prompts)),
+        )
 
     def searched(
         self, settings: Settings, own_retriever: RankingRetriever | None = None
@@ -231,12 +230,9 @@ RESOURCES = Resources()
 
 
 def _llm_reader(settings: Settings, prompts: Prompts) -> Reader:
-    return LLMReader(
-        str(settings.model),
-        extract_model=settings.extract_model,
-        arguments=settings.model_arguments,
-        prompts=prompts,
-    )
+    arguments, extract_model = settings.model_arguments, settings.extract_model
+    model = str(settings.model)
+    return LLMReader(model, extract_model=extract_model, arguments=arguments, prompts=prompts)
 
 
 def _modified(path: str) -> float:
@@ -249,23 +245,18 @@ def _modified(path: str) -> float:
 def fitting(documents: Sequence[Document], characters: int) -> list[Document]:
     """Return the first documents that together fit into a number of characters."""
     lengths = accumulate(len(document.page_content) for document in documents)
-    return [
-        document
-        for document, length in zip(documents, lengths, strict=True)
-        if length <= characters
-    ]
+    return list(documents[: sum(length <= characters for length in lengths)])
 
 
 def linked(documents: Sequence[Document], settings: Settings) -> list[Document]:
     """Return the documents, on servers without links to local files."""
     if settings.file_links:
         return list(documents)
-    return [
-        document.model_copy(
-            update={"metadata": {**document.metadata, "url": web_link(document, files=False)}}
-        )
-        for document in documents
-    ]
+    changed = []
+    for document in documents:
+        metadata = {**document.metadata, "url": web_link(document, files=False)}
+        changed.append(document.model_copy(update={"metadata": metadata}))
+    return changed
 
 
 def as_reader(given: object) -> Reader | None:
@@ -287,6 +278,6 @@ def refuse_ignored(settings: Settings, names: Collection[str], argument: str) ->
     ignored = [name for name in names if getattr(settings, name) != fields[name].default]
     if ignored:
         raise InputError(
-            f"A {argument} was passed, which ignores {', '.join(sorted(ignored))}. Leave out these "
-            f"settings, or the {argument}."
+            f"A {argument} was passed, which ignores {', '.join(sorted(ignored))}. Leave out the "
+            "one or the other."
         )

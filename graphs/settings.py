@@ -20,7 +20,7 @@ from pydantic import (
     model_validator,
 )
 
-from briefcontext.chains.model.limits import CallBudget, CallLimits
+from briefcontext.chains.model.usage import CallBudget, CallLimits
 from briefcontext.errors import InputError, did_you_mean, plain
 from briefcontext.files import lone_surrogate
 from briefcontext.knowledge.knowledge_base import DEMO
@@ -240,17 +240,14 @@ class Settings(BaseModel):
         if not isinstance(given, str):
             return given
         first, dash, last = (part.strip() for part in given.partition("-"))
-        if not re.fullmatch(
-            r"[1-9][0-9]{3}(-[1-9][0-9]{3})?", "-".join(filter(None, (first, last)))
-        ):
+        years = [year for year in (first, last) if year]
+        if not years or not all(re.fullmatch("[1-9][0-9]{3}", year) for year in years):
             raise ValueError("write 2015-2020, 2015-, -2019 or 2021")
         return first or None, (last if dash else first) or None
 
     @field_validator("years")
     @classmethod
-    def _in_order(
-        cls, years: tuple[int | None, int | None] | None
-    ) -> tuple[int | None, int | None] | None:
+    def _in_order(cls, years: Any) -> Any:
         first, last = years or (None, None)
         if first and last and first > last:
             raise ValueError("it should be from the earlier year to the later one")

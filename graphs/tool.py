@@ -78,22 +78,18 @@ def briefcontext_tool(
     def asked(
         question: str, options: dict[str, str] | None = None, filters: AskedFilters | None = None
     ) -> dict[str, Any]:
-        narrowed = (
-            context if filters is None else (context or current_settings(schema)).narrowed(filters)
-        )
-        return {"input": {"question": question, "options": options}, "context": narrowed}
+        chosen = context
+        if filters is not None:
+            chosen = (context or current_settings(schema)).narrowed(filters)
+        return {"input": {"question": question, "options": options}, "context": chosen}
 
-    def ask(question: str, *, config: RunnableConfig, **arguments: Any) -> tuple[str, Answer]:
+    def ask(question: str, *, config: RunnableConfig, **others: Any) -> tuple[str, Answer]:
         with _tool_errors():
-            return _content(asked_graph.invoke(config=config, **asked(question, **arguments)))
+            return _content(asked_graph.invoke(config=config, **asked(question, **others)))
 
-    async def aask(
-        question: str, *, config: RunnableConfig, **arguments: Any
-    ) -> tuple[str, Answer]:
+    async def aask(question: str, *, config: RunnableConfig, **others: Any) -> tuple[str, Answer]:
         with _tool_errors():
-            return _content(
-                await asked_graph.ainvoke(config=config, **asked(question, **arguments))
-            )
+            return _content(await asked_graph.ainvoke(config=config, **asked(question, **others)))
 
     return StructuredTool.from_function(
         ask,

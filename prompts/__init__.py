@@ -26,13 +26,8 @@ _AS_IT_IS = "no escape"
 class Prompts:
     """The prompt templates of a reader: the bundled ones, or those in a folder.
 
-    Two of the same texts are equal.
-
-    Args:
-        folder: of text files named as the bundled ones that they replace, such as `extract.txt`.
-
-    Raises:
-        InputError: the folder or a template in it cannot be used.
+    Two of the same texts are equal. Files have the names of the templates that they replace, such
+    as `extract.txt`. Raises InputError if the folder or a template in it cannot be used.
     """
 
     def __init__(self, folder: str | Path | None = None) -> None:
@@ -60,12 +55,8 @@ class Prompts:
     ) -> list[BaseMessage]:
         """Fill a template for one question.
 
-        Args:
-            name: the template's.
-            question: the question.
-            options: letter to text, for multiple choice; empty for a free answer.
-            may_abstain: whether the reader may say that it cannot answer.
-            values: what else the template names, `documents` or `evidence`.
+        `values` are what else the template names, such as `documents`. `may_abstain` is whether the
+        reader may report that it cannot answer.
         """
         choices = [{"letter": letter, "text": text} for letter, text in options.items()]
         return _template(self.texts[name]).format_messages(
@@ -104,22 +95,17 @@ def _own(folder: Path) -> dict[str, str]:
     found = sorted(folder.glob(f"*{_SUFFIX}"))
     if not found:
         raise InputError(
-            f"There are no prompts (*{_SUFFIX}) in {folder}. Write some: briefcontext prompts "
-            f"{folder}"
+            f"There are no prompts (*{_SUFFIX}) in {folder}. Write some: "
+            f"briefcontext prompts {folder}"
         )
     return {file.stem: _checked(file) for file in found}
 
 
 def _checked(file: Path) -> str:
-    """Return a template of the user's own.
-
-    Raises:
-        InputError: it replaces none, cannot be read, or does not insert what a reader must see.
-    """
+    """Return a template of the user's own, which inserts what a reader must see."""
     if file.stem not in _bundled():
-        raise InputError(
-            f"{file} replaces no prompt. There are {_listed(f'{name}{_SUFFIX}' for name in _bundled())}."
-        )
+        names = _listed(f"{name}{_SUFFIX}" for name in _bundled())
+        raise InputError(f"{file} replaces no prompt. There are {names}.")
     try:
         text = file.read_text(encoding="utf-8")
         tags = _tags(text)

@@ -11,8 +11,8 @@ from briefcontext.chains.model.usage import summarise
 from briefcontext.chains.parsing.answer_parser import before_quotes, parse_draft, read_reply
 from briefcontext.chains.question import Question, check_question
 from briefcontext.chains.reader import Draft, Extraction, extraction_of
-from briefcontext.graphs.routing import compare_rankings
 from briefcontext.graphs.settings import Settings
+from briefcontext.graphs.steps import compare_rankings
 from tests.notes import kinds
 
 QUESTION = check_question("Is it so?", {"A": "yes", "B": "no"})

@@ -7,9 +7,9 @@ import pytest
 from langchain_core.documents import Document
 
 from briefcontext.chains.articles import article_id, join_articles, without_superseded
-from briefcontext.graphs.documents import more_to_ask, without_retracted
 from briefcontext.graphs.graph import build_graph
 from briefcontext.graphs.settings import Settings
+from briefcontext.graphs.steps import more_to_ask, without_retracted
 from briefcontext.knowledge.build import build_knowledge_base
 from briefcontext.knowledge.sources.files import open_sources
 from briefcontext.knowledge.study_type import source_notes

@@ -3,7 +3,7 @@
 import pytest
 from hypothesis import given, strategies as st
 
-from briefcontext.chains.parsing.choice import named_option, parse_choice
+from briefcontext.chains.parsing.answer_parser import named_option, parse_choice
 
 DRUGS = {"A": "Atropine", "B": "Neostigmine", "C": "Flumazenil", "D": "None of the above"}
 DECISIONS = {"A": "yes", "B": "no", "C": "maybe"}

@@ -8,8 +8,8 @@ from langchain_core.documents import Document
 
 from briefcontext.chains.answer import Preflight
 from briefcontext.errors import InputError
-from briefcontext.graphs.routing import compare_rankings
 from briefcontext.graphs.settings import Settings
+from briefcontext.graphs.steps import compare_rankings
 from briefcontext.retrievers.rankings import clear_top, intersection_over_union
 
 IDS = st.lists(st.integers(0, 20), unique=True)

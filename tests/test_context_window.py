@@ -25,7 +25,7 @@ from briefcontext.chains.context import (
 from briefcontext.chains.llm_reader import MAX_ROUNDS, LLMReader
 from briefcontext.chains.model.call import CHARACTERS_PER_TOKEN, Model
 from briefcontext.chains.model.event_loop import wait_for
-from briefcontext.chains.model.limits import CallBudget
+from briefcontext.chains.model.usage import CallBudget
 from briefcontext.chains.question import check_question
 from briefcontext.chains.reader import CUT_AT, Draft, Extraction, Quote
 from briefcontext.errors import ModelCallError

@@ -12,8 +12,8 @@ from langchain_openai import ChatOpenAI
 from briefcontext.chains.citation import assign_keys, document_key
 from briefcontext.chains.llm_reader import LLMReader
 from briefcontext.chains.model.event_loop import wait_for
-from briefcontext.chains.model.limits import CallBudget
 from briefcontext.chains.model.reply import cut_off
+from briefcontext.chains.model.usage import CallBudget
 from briefcontext.chains.question import check_question
 from briefcontext.errors import ModelCallError
 from briefcontext.graphs.graph import build_graph

@@ -16,7 +16,7 @@ from langchain_openai import ChatOpenAI
 
 from briefcontext.chains.model.call import Model, Request
 from briefcontext.chains.model.event_loop import on_loop, together, wait_for
-from briefcontext.chains.model.limits import CallBudget, CallLimits
+from briefcontext.chains.model.usage import CallBudget, CallLimits
 from briefcontext.errors import InputError, ModelCallError
 from tests.forked_python import run_forked
 from tests.loopback import PATIENCE
@@ -194,9 +194,9 @@ FORK = """
 import os, sys, warnings
 warnings.simplefilter("ignore")
 from langchain_openai import ChatOpenAI
-from briefcontext.chains.model.limits import CallBudget
+from briefcontext.chains.model.usage import CallBudget
 from briefcontext.chains.model.event_loop import wait_for
-from briefcontext.chains.model.limits import CallLimits
+from briefcontext.chains.model.usage import CallLimits
 from briefcontext.chains.model.call import Model, Request
 from langchain_core.messages import HumanMessage
 

@@ -12,7 +12,7 @@ from langchain_openai import ChatOpenAI
 
 from briefcontext.chains.answer import Answer
 from briefcontext.chains.llm_reader import LLMReader
-from briefcontext.chains.model.limits import CallBudget
+from briefcontext.chains.model.usage import CallBudget
 from briefcontext.chains.question import Question
 from briefcontext.chains.reader import Draft, Extraction
 from briefcontext.errors import ModelCallError

@@ -5,7 +5,7 @@ from itertools import pairwise
 
 import pytest
 
-from briefcontext.chains.model.limits import CallLimits, call_slot
+from briefcontext.chains.model.usage import CallLimits, call_slot
 from briefcontext.errors import InputError
 from briefcontext.graphs.settings import Settings
 

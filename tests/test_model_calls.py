@@ -22,11 +22,9 @@ from briefcontext.chains.citation import assign_keys
 from briefcontext.chains.llm_reader import LLMReader
 from briefcontext.chains.model import call
 from briefcontext.chains.model.call import MAX_WAIT, Model, Reply, Request
-from briefcontext.chains.model.chat_model import model_key
+from briefcontext.chains.model.chat_model import model_key, redacted
 from briefcontext.chains.model.event_loop import wait_for
-from briefcontext.chains.model.limits import CallBudget
-from briefcontext.chains.model.secrets import redacted
-from briefcontext.chains.model.usage import summarise
+from briefcontext.chains.model.usage import CallBudget, summarise
 from briefcontext.chains.question import check_question
 from briefcontext.chains.reader import Extraction
 from briefcontext.errors import InputError, ModelCallError, ModelError, ModelSetupError

@@ -11,7 +11,7 @@ from briefcontext.chains.answer import Answer
 from briefcontext.chains.citation import assign_keys
 from briefcontext.chains.llm_reader import LLMReader
 from briefcontext.chains.model.event_loop import wait_for
-from briefcontext.chains.model.limits import CallBudget
+from briefcontext.chains.model.usage import CallBudget
 from briefcontext.chains.question import Question, check_question
 from briefcontext.chains.reader import Extraction, Quote
 from briefcontext.errors import ModelCallError

@@ -8,9 +8,9 @@ from langchain_core.documents import Document
 
 from briefcontext.chains.citation import assign_keys
 from briefcontext.chains.model.event_loop import wait_for
-from briefcontext.chains.model.limits import CallBudget
+from briefcontext.chains.model.usage import CallBudget
 from briefcontext.chains.passage_reader import (
-    MOST_PASSAGES,
+    MAX_PASSAGES,
     NOTHING_WRITTEN,
     PASSAGES,
     PassageReader,
@@ -153,7 +153,7 @@ def test_at_most_four_passages_are_shown_best_first() -> None:
     texts = [f"Zorvanib has side effects such as headache. Case {number}." for number in range(7)]
     draft = answered(passages(*texts))
     assert [quote["document_id"] for quote in draft["quotes"]] == ["d0", "d1", "d2", "d3"][
-        :MOST_PASSAGES
+        :MAX_PASSAGES
     ]
     scores = [quote["score"] for quote in draft["quotes"]]
     assert scores == sorted(scores, reverse=True)

@@ -12,9 +12,9 @@ from langchain_openai import ChatOpenAI
 from briefcontext.chains.citation import assign_keys
 from briefcontext.chains.llm_reader import LLMReader
 from briefcontext.chains.model.event_loop import wait_for
-from briefcontext.chains.model.limits import CallBudget
 from briefcontext.chains.model.reply import without_reasoning
 from briefcontext.chains.model.reply_cache import ReplyCache
+from briefcontext.chains.model.usage import CallBudget
 from briefcontext.chains.question import check_question
 from briefcontext.errors import ModelCallError
 from briefcontext.graphs.events import AnswerTokens

@@ -12,7 +12,7 @@ from langchain_openai import ChatOpenAI
 
 from briefcontext.chains.claims import find_claims
 from briefcontext.chains.model.call import Model
-from briefcontext.chains.model.limits import CallBudget
+from briefcontext.chains.model.usage import CallBudget
 from briefcontext.chains.plain_text import answer_text
 from briefcontext.chains.verify import ModelVerifier, Passage
 from briefcontext.errors import KnowledgeBaseError, ModelSetupError

@@ -21,17 +21,17 @@ from briefcontext.chains.model.chat_model import (
     address,
     counting_streamed_tokens,
     failure,
+    keys_of,
     model_key,
     model_name,
     open_chat_model,
+    redacted,
     without_streaming,
 )
 from briefcontext.chains.model.event_loop import on_loop
-from briefcontext.chains.model.limits import CallBudget, call_slot
 from briefcontext.chains.model.reply import Cut, cut_message, cut_off, cut_warning, reply_words
 from briefcontext.chains.model.reply_cache import from_cache
-from briefcontext.chains.model.secrets import keys_of, redacted
-from briefcontext.chains.model.usage import ModelCall
+from briefcontext.chains.model.usage import CallBudget, ModelCall, Status, call_slot, model_call
 from briefcontext.errors import ModelCallError, ModelError, ModelSetupError
 from briefcontext.prompts import BUNDLED, Prompts
 from briefcontext.retries import PassingError, retry_policy
@@ -44,9 +44,8 @@ MAX_ASKED_WAIT = 300.0
 """Longest wait in seconds that a provider may ask for; a longer one fails the call."""
 
 StructuredOutput = Literal["auto", "json_schema", "tools", "prompt"]
-"""How to request a record: `json_schema` (the provider enforces the schema), `tools` (arguments of
-a function), `prompt` (words only), or `auto` (by LangChain's profile of the model, else
-`json_schema`).
+"""How to request a record: by the provider's schema, a function's arguments, or words only. `auto`
+decides by LangChain's profile of the model.
 """
 
 
@@ -86,8 +85,7 @@ class Reply:
 class Model:
     """A chat model with its prompts.
 
-    Raises:
-        ModelSetupError: The model lacks the requested kind of structured output.
+    Raises ModelSetupError if the model lacks the requested kind of structured output.
     """
 
     def __init__(
@@ -110,10 +108,8 @@ class Model:
         # When a run's messages are streamed, LangChain streams every call, and OpenAI's client then
         # counts no tokens of structured replies. So only the answer is streamed.
         self._whole = without_streaming(self.chat)
-        # With stream_usage=False the model reports no tokens while streaming.
-        self._streams = (
-            self._whole is not self.chat and getattr(self.chat, "stream_usage", None) is not False
-        )
+        counts = getattr(self.chat, "stream_usage", None) is not False
+        self._streams = counts and self._whole is not self.chat
 
     @property
     def max_input_tokens(self) -> int | None:
@@ -124,10 +120,8 @@ class Model:
     async def ask(self, request: Request, budget: CallBudget) -> Reply:
         """Make a call on the loop of all model calls, with retries.
 
-        Raises:
-            ModelSetupError: The provider refuses the key, or does not know the model or the
-                address.
-            ModelCallError: The call failed for good.
+        Raises ModelSetupError if the provider refuses the key or does not know the model or the
+        address, and ModelCallError if the call failed for good.
         """
         try:
             return await on_loop(self._ask(request, budget))
@@ -169,13 +163,12 @@ class Model:
         try:
             return self._whole.with_structured_output(schema, method=method, include_raw=True)
         except (NotImplementedError, TypeError, ValueError):
-            pass
-        if self._decided:
-            raise ModelSetupError(
-                f"{self.name} has no structured output by {self._structured_output}. "
-                "Set structured_output to auto or prompt."
-            )
-        return self._whole
+            if not self._decided:
+                return self._whole
+        raise ModelSetupError(
+            f"{self.name} has no structured output by {self._structured_output}. "
+            "Set structured_output to auto or prompt."
+        )
 
     async def _call(self, request: Request, model: Runnable[Any, Any], budget: CallBudget) -> Reply:
         tries = budget.max_retries + 1
@@ -205,7 +198,7 @@ class Model:
                 async with asyncio.timeout(budget.timeout):
                     started = time.time()
                     reply = await model.ainvoke(list(request.messages), _config(request, attempt))
-                    message = _raw(reply)
+                    message = reply["raw"] if isinstance(reply, dict) else reply
         except Exception as error:
             message = cut_message(error)
             if message is None:
@@ -230,10 +223,8 @@ class Model:
         if not isinstance(meaning, PassingError):
             return meaning
         if meaning.wait is not None and meaning.wait > MAX_ASKED_WAIT:
-            return ModelCallError(
-                f"{self.name} asks to wait {meaning.wait:,.0f} s before the next call. Try again "
-                "later."
-            )
+            wait = f"{meaning.wait:,.0f} s"
+            return ModelCallError(f"{self.name} asks to wait {wait}. Try again later.")
         if getattr(error, "status_code", None) is None and (url := address(self.chat)):
             return PassingError(f"{meaning} Check that a chat model's server answers at {url}.")
         return meaning
@@ -242,29 +233,18 @@ class Model:
         self, request: Request, message: AIMessage | None, attempt: int, started: float
     ) -> ModelCall:
         cached = message is not None and from_cache(message)
-        status: Literal["ok", "failed", "cached"] = "cached" if cached else "ok"
+        status: Status = "cached" if cached else "ok"
         if message is None or not reply_words(message):
             status = "failed"
-        usage = None if message is None or cached else message.usage_metadata
-        details = usage.get("input_token_details") if usage else None
-        return ModelCall(
-            stage=request.stage,
-            model=self.name,
-            status=status,
+        return model_call(
+            request.stage,
+            self.name,
+            status,
+            (started, time.time()),
+            request.characters,
             attempt=attempt,
-            input_characters=request.characters,
-            input_tokens=usage["input_tokens"] if usage else 0,
-            cached_input_tokens=(details or {}).get("cache_read") or 0,
-            output_tokens=usage["output_tokens"] if usage else 0,
-            started=started,
-            ended=time.time(),
+            tokens=None if message is None or cached else message.usage_metadata,
         )
-
-
-def _raw(reply: Any) -> AIMessage:
-    """Return the message of a reply with or without structured output."""
-    message: AIMessage = reply["raw"] if isinstance(reply, dict) else reply
-    return message
 
 
 def _by_profile(chat: BaseChatModel) -> StructuredOutput:
@@ -275,16 +255,15 @@ def _by_profile(chat: BaseChatModel) -> StructuredOutput:
 
 
 def _config(request: Request, attempt: int) -> RunnableConfig:
-    # LangGraph takes a run with a node's name for that node's output.
     metadata: dict[str, Any] = {
         "stage": request.stage,
         "partition": request.partition,
         "attempt": attempt,
-    }
-    metadata |= {
         "again": request.again,
-        **({"articles": dict(request.articles)} if request.articles else {}),
     }
+    if request.articles:
+        metadata["articles"] = dict(request.articles)
     # Only the answer appears in the stream of messages.
     tags = [] if request.streamed else ["nostream"]
+    # LangGraph takes a run with a node's name for that node's output.
     return {"tags": tags, "run_name": f"{request.stage} call", "metadata": metadata}

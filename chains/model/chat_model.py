@@ -1,14 +1,15 @@
-"""Differences between chat models: how to open them, their names and their errors."""
+"""Differences between chat models: how to open them, their names, keys and errors."""
 
 import re
+from collections.abc import Iterable
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from langchain_core import exceptions as langchain_errors
 from langchain_core.language_models import BaseChatModel
+from pydantic import SecretStr
 
-from briefcontext.chains.model.secrets import redacted
 from briefcontext.errors import (
     MissingExtraError,
     ModelCallError,
@@ -19,9 +20,15 @@ from briefcontext.errors import (
 )
 from briefcontext.retries import PassingError, may_pass
 
-_MOST_TOKENS = {"ollama": "num_predict"}
-"""Names of the limit of reply tokens that differ from LangChain's max_tokens."""
-_ADDRESS_FIELD = re.compile(r"(?:_url|_base|endpoint)$")
+_MIN_KEY_CHARACTERS = 8
+"""Shorter keys are placeholders, such as `none`, for servers without keys."""
+_KEY = re.compile(
+    r"(?<=bearer )\s*[^\s\"',;}\]]+|\b(?:sk|gsk|hf|nvapi|pplx|r8|xai)[-_][\w-]{8,}"
+    r"|\bAIza[\w-]{20,}",
+    re.IGNORECASE,
+)
+"""Bearer tokens, and the keys of well-known providers."""
+_ADDRESS_ENDINGS = ("_url", "_base", "endpoint")
 """Fields of LangChain's integrations with the address: base_url, groq_api_base, endpoint."""
 
 
@@ -53,16 +60,15 @@ def open_chat_model(
             f"Model {name!r} does not name its provider. "
             "Write provider:model, for example openai:gpt-4o-mini or ollama:llama3.1."
         )
-    if (
-        provider == "ollama" and find_spec("langchain_ollama") is None
-    ):  # LangChain tries a package that has it no more.
+    # LangChain would import another package, which no longer has the class.
+    if provider == "ollama" and find_spec("langchain_ollama") is None:
         raise MissingExtraError(
             f"Model {name!r} needs a package that is not installed: pip install langchain-ollama"
         )
     # BriefContext makes and counts retries itself.
     kwargs.setdefault("max_retries", 0)
     if max_output_tokens is not None:
-        kwargs[_MOST_TOKENS.get(provider, "max_tokens")] = max_output_tokens
+        kwargs["num_predict" if provider == "ollama" else "max_tokens"] = max_output_tokens
     try:
         chat: BaseChatModel = init_chat_model(model, model_provider=provider, **kwargs)
     except ImportError as error:
@@ -85,31 +91,25 @@ def open_chat_model(
 
 
 def counting_streamed_tokens(chat: BaseChatModel) -> BaseChatModel:
-    """Return a model that also reports the tokens of streamed replies.
+    """Return a model that reports the tokens of streamed replies, unless set otherwise.
 
-    A model that is configured otherwise is unchanged. With a base URL, OpenAI's client reports
-    them only on request.
+    With a base URL, OpenAI's client reports them only on request.
     """
-    undecided = (
-        "stream_usage" in type(chat).model_fields and getattr(chat, "stream_usage", None) is None
-    )
+    undecided = getattr(chat, "stream_usage", False) is None
     return chat.model_copy(update={"stream_usage": True}) if undecided else chat
 
 
 def without_streaming(chat: BaseChatModel) -> BaseChatModel:
     """Return a model that never streams; the same object if it cannot stream."""
-    kind = type(chat)
-    streams = (
-        kind._stream is not BaseChatModel._stream or kind._astream is not BaseChatModel._astream
-    )
+    kind, base = type(chat), BaseChatModel
+    streams = kind._stream is not base._stream or kind._astream is not base._astream
     return chat.model_copy(update={"disable_streaming": True}) if streams else chat
 
 
 def model_name(chat: BaseChatModel) -> str:
     """Return the provider's name of the model."""
-    return str(
-        getattr(chat, "model_name", None) or getattr(chat, "model", None) or type(chat).__name__
-    )
+    name = getattr(chat, "model_name", None) or getattr(chat, "model", None)
+    return str(name or type(chat).__name__)
 
 
 def model_key(chat: BaseChatModel) -> str:
@@ -120,10 +120,24 @@ def model_key(chat: BaseChatModel) -> str:
 def address(chat: BaseChatModel) -> str:
     """Return the base URL of a model; empty if unknown."""
     # OpenAI's client also knows the address from the environment; others have it in a field.
-    fields = sorted(filter(_ADDRESS_FIELD.search, type(chat).model_fields))
+    fields = sorted(name for name in type(chat).model_fields if name.endswith(_ADDRESS_ENDINGS))
     known = [getattr(getattr(chat, "root_client", None), "base_url", None)]
     known += [getattr(chat, name, None) for name in fields]
     return " ".join(dict.fromkeys(str(each) for each in known if each))
+
+
+def keys_of(chat: BaseChatModel) -> list[str]:
+    """Return the keys that a chat model was opened with."""
+    secrets = [value for value in vars(chat).values() if isinstance(value, SecretStr)]
+    keys = [secret.get_secret_value() for secret in secrets]
+    return [key for key in keys if len(key) >= _MIN_KEY_CHARACTERS]
+
+
+def redacted(message: str, keys: Iterable[str] = ()) -> str:
+    """Replace keys by `[key]`, as servers repeat them in errors."""
+    for key in keys:
+        message = message.replace(key, "[key]")
+    return _KEY.sub("[key]", message)
 
 
 class RefusedError(ModelCallError):
@@ -137,8 +151,8 @@ _FORM_ERRORS = (NotImplementedError, langchain_errors.ModelInvalidRequestError)
 def failure(error: Exception, model: str) -> PassingError | ModelError:
     """Convert an exception of a provider's client, with the provider's own message.
 
-    An error without an HTTP status is a broken connection or an unreadable reply, which may pass.
-    LangChain's typed errors state whether a retry can help.
+    An error without an HTTP status is a broken connection or an unreadable reply, which may pass,
+    unless LangChain's typed error denies it.
     """
     status = getattr(error, "status_code", None)
     words = one_line(error)

@@ -24,8 +24,7 @@ _CLEANUP_SECONDS = 1.0
 def wait_for(work: Coroutine[Any, Any, T]) -> T:
     """Run a coroutine on the loop, in this context, and wait for it. Ctrl-C cancels it.
 
-    Raises:
-        InputError: This is the loop's own thread.
+    Raises InputError in the loop's own thread.
     """
     if _running() is _event_loop():
         work.close()

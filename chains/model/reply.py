@@ -2,7 +2,6 @@
 
 import json
 import re
-from collections.abc import Iterator
 from typing import Any, Literal
 
 from langchain_core.messages import AIMessage, BaseMessage
@@ -71,14 +70,11 @@ _TAG = re.compile(f"{_OPENING}|{_CLOSING}")
 
 
 def without_reasoning(text: str, *, unfinished: bool = False) -> str:
-    """Return a reply without the reasoning at its beginning.
+    """Return a reply without the reasoning at its beginning; nothing if that has no end.
 
     Later tags may be words of a quoted document. A closing tag without an opening one ends
-    reasoning that the chat template began, unless the reply begins as JSON.
-
-    Args:
-        text: The reply. If its reasoning has no end, nothing remains.
-        unfinished: Leave out a tag that has only begun, because more of the reply follows.
+    reasoning that the chat template began, unless the reply begins as JSON. An unfinished text also
+    loses a tag that has only begun.
     """
     if unfinished:
         begun = text.rfind("<")
@@ -122,69 +118,29 @@ def reply_words(message: AIMessage) -> str:
 
 _DECODER = json.JSONDecoder(strict=False)
 """Also accepts line breaks within strings."""
-_BRACKET = re.compile(r"[{\[]")
-_OBJECT_BEGINS = re.compile(r'\{\s*"|\[\s*\{')
+_OBJECT_BEGINS = re.compile(r'\{\s*"')
 
 
 def read_record(text: str, field: str, *, cut_off: bool = False) -> dict[str, Any]:
-    """Return the one JSON object of a text that has a field.
+    """Return the one JSON object of a text that has a field, also from prose or a wrapper.
 
-    It may be in prose, a fence, a list or a wrapper. A text that was cut off counts only if all of
-    it is one object: an object before the cut may be an example, or the first of several.
-
-    Raises:
-        ValueError: There is no object, there are several, or the JSON is malformed.
+    A text that was cut off counts only if all of it is one object: an object before the cut may be
+    an example, or the first of several. Raises ValueError if there is not exactly one object.
     """
-    found = [
-        record
-        for value in (_whole(text) if cut_off else _values(text))
-        for record in _records_in(value, field)
-    ]
-    if not found:
-        raise ValueError(f'the reply has no JSON object with the field "{field}"')
-    if len(found) > 1:
-        raise ValueError(f"the reply has {len(found)} JSON objects in place of one")
-    return found[0]
-
-
-def _whole(text: str) -> Iterator[Any]:
-    text = text.strip()
-    value, end = _decode(text, 0)
-    if end == len(text):
-        yield value
-
-
-def _values(text: str) -> Iterator[Any]:
-    """Yield the outermost objects and lists of a text."""
-    at = 0
-    while bracket := _BRACKET.search(text, at):
-        try:
-            value, at = _decode(text, bracket.start())
-        except ValueError:
-            # Skip a brace in prose, but never read a malformed object by its parts.
-            if _OBJECT_BEGINS.match(text, bracket.start()):
-                raise
-            at = bracket.end()
-        else:
-            yield value
-
-
-def _decode(text: str, at: int) -> tuple[Any, int]:
+    records, place = [], 0
     try:
-        return _DECODER.raw_decode(text, at)
+        if cut_off:
+            _DECODER.decode(text)
+        while begun := _OBJECT_BEGINS.search(text, place):
+            value, place = _DECODER.raw_decode(text, begun.start())
+            while isinstance(value, dict) and field not in value and len(value) == 1:
+                (value,) = value.values()
+            if isinstance(value, dict) and field in value:
+                records.append(value)
     except RecursionError:
         raise ValueError("the JSON is nested too deeply") from None
-
-
-def _records_in(value: Any, field: str) -> list[dict[str, Any]]:
-    """Return the objects with the field: the value, its items, or the only value that it wraps."""
-    if isinstance(value, list):
-        return [
-            record
-            for item in value
-            if isinstance(item, dict)
-            for record in _records_in(item, field)
-        ]
-    if isinstance(value, dict) and field not in value and len(value) == 1:
-        return _records_in(next(iter(value.values())), field)
-    return [value] if isinstance(value, dict) and field in value else []
+    if not records:
+        raise ValueError(f'the reply has no JSON object with the field "{field}"')
+    if len(records) > 1:
+        raise ValueError(f"the reply has {len(records)} JSON objects in place of one")
+    return records[0]

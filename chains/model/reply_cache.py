@@ -25,10 +25,6 @@ _BUSY_SECONDS = 60.0
 """Seconds to wait for other writers of the file."""
 _OURS = int.from_bytes(b"BrCx")
 """SQLite's application id, which identifies these files."""
-_HEADER = 72
-"""Bytes of SQLite's header up to the end of the application id, its last four."""
-
-
 _FROM_CACHE = "briefcontext_cache"
 """Key in the metadata of a reply from this cache."""
 
@@ -42,37 +38,30 @@ class ReplyCache(BaseCache):
     """Keeps replies in an SQLite file, except cut and empty ones, which a retry may improve.
 
     Args:
-        path: A new file, or one made by this class.
+        path: A new file, or one made by this class. InputError is raised for others.
         model: Key of the model and its address, if the address is a part of the key.
-
-    Raises:
-        InputError: The file belongs to another program, or cannot be opened.
     """
 
     def __init__(self, path: str | Path, model: str = "") -> None:
-        self._path = Path(path)
+        self._path = Path(path).absolute()
         self._model = model
+        problem = "it is not a cache of BriefContext."
         try:
             ours = str(path) != ":memory:" and (self._is_ours() or self._made())
         except (OSError, ValueError, sqlite3.Error) as error:
-            raise InputError(
-                f"The cache of model calls cannot be kept in {path}: {one_line(error)} Name "
-                f"another file."
-            ) from error
+            ours, problem = False, one_line(error)
         if not ours:
             raise InputError(
-                f"The cache of model calls cannot be kept in {path}: it is no file that "
-                f"BriefContext made for that. "
-                "Name one that is not there yet."
+                f"The cache of model calls cannot be kept in {path}: {problem} Name a new file."
             )
 
     def _is_ours(self) -> bool:
-        """Read the header as bytes, because SQLite may change another program's file on opening."""
         if not self._path.is_file():
             return False
-        with self._path.open("rb") as file:
-            header = file.read(_HEADER)
-        return header.startswith(b"SQLite format 3\0") and header.endswith(_OURS.to_bytes(4))
+        # Without `immutable`, SQLite may change another program's file on opening.
+        with closing(sqlite3.connect(f"{self._path.as_uri()}?immutable=1", uri=True)) as database:
+            (found,) = database.execute("PRAGMA application_id").fetchone()
+        return bool(found == _OURS)
 
     def _made(self) -> bool:
         """Create the whole file and link it into place, so that one of several writers wins."""

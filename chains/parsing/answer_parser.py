@@ -1,12 +1,13 @@
-"""Parsing of a free-text answer by its labels: not answered, conflict, choice and quotes."""
+"""Parsing of a free-text answer: its labels, its quotes, and the option that it chooses."""
 
 import re
+import unicodedata
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from briefcontext.chains.citation import KEY
-from briefcontext.chains.model.reply import Cut, cut_warning
+from briefcontext.chains.citation import KEY, has_key
+from briefcontext.chains.model.reply import Cut, cut_warning, without_reasoning
 from briefcontext.chains.notes import Note, note
-from briefcontext.chains.parsing.choice import parse_choice
 from briefcontext.chains.question import Question
 from briefcontext.chains.reader import Draft, Quote
 
@@ -14,7 +15,8 @@ NOT_ANSWERED = "Not answered:"
 """Label of the last line of an answer that leaves a part of the question open."""
 
 _LABEL = re.compile(
-    r"^[ \t>#*_\"'`•-]*(not answered|no answer|conflict|choice|quotes)[ \t*_\"'`]*(?::[ \t*_]*|$)",
+    r"^[ \t>#*_\"'`•-]*(not answered|no answer|conflict|choice|quotes)"
+    r"[ \t*_\"'`]*(?::[ \t*_]*|$)",
     re.IGNORECASE | re.MULTILINE,
 )
 _BLANK_LINE = re.compile(r"\n\s*\n")
@@ -26,7 +28,6 @@ _STRAY_LINE = re.compile(
 """Prompt fragments that small models repeat, and fences around the reply."""
 _OPENING_TAG = re.compile(r"<(?:evidence (?:reader|condensed)|document key)", re.IGNORECASE)
 _HEADING = re.compile(r"^[ \t]*#+[ \t]*(\S.*)$", re.MULTILINE)
-_KEY = re.compile(KEY, re.IGNORECASE)
 _QUOTE_LINE = re.compile(
     rf"[ \t*•-]*(?:\d+[.)][ \t*]*)?(?:\[?((?<=\[)[^\]\n]+|{KEY})\]?[ \t*:–-]*)?(.*?)"
     r"(?:(?<=[\"”»])[ \t]*\[[^\]\n]{1,40}\]\W*)?"
@@ -74,10 +75,10 @@ def before_quotes(reply: str, *, unfinished: bool = False) -> str:
     An unfinished reply also loses the beginning of a possible list.
     """
     quotes = next((label for label in _LABEL.finditer(reply) if label[1].lower() == "quotes"), None)
-    if quotes and (
-        not unfinished or quotes[0].rstrip(" \t*_").endswith(":") or "\n" in reply[quotes.end() :]
-    ):
-        return reply[: quotes.start()].rstrip()
+    if quotes:
+        is_label = quotes[0].rstrip(" \t*_").endswith(":") or "\n" in reply[quotes.end() :]
+        if is_label or not unfinished:
+            return reply[: quotes.start()].rstrip()
     if unfinished:
         last = reply.rfind("\n") + 1
         if "quotes:".startswith(reply[last:].strip(" \t>#*_\"'`•-:").lower()):
@@ -92,15 +93,17 @@ def _read_section(parts: ReplyParts, name: str, label: str, section: str) -> Non
     elif name == "choice":
         line, _, rest = section.lstrip("\n").partition("\n")
         parts.chosen += f"\n{label}{line}\n{rest}"
-        if _KEY.search(line):  # A line that cites is a part of the answer.
+        if has_key(line):  # A line that cites is a part of the answer.
             rest = f"{label}{line}\n{rest}"
     elif name == "no answer" and not parts.text.strip():
         parts.refused, rest = True, section.strip(" \n\"'")
     else:
         paragraph, *others = _BLANK_LINE.split(section, maxsplit=1)
         rest = "\n\n".join(others)
-        target = "conflict" if name == "conflict" else "not_answered"
-        setattr(parts, target, "\n".join(filter(None, (getattr(parts, target), paragraph.strip()))))
+        if name == "conflict":
+            parts.conflict = f"{parts.conflict}\n{paragraph.strip()}".strip()
+        else:
+            parts.not_answered = f"{parts.not_answered}\n{paragraph.strip()}".strip()
         parts.chosen += f"\n{rest}"
     if rest.strip():
         parts.text += f"\n\n{rest}"
@@ -122,10 +125,7 @@ def _read_quotes(section: str) -> tuple[list[tuple[str, str]], str]:
 def why_no_answer(reply: str, question: Question, instruction: str) -> str | None:
     """Return the reason why a reply is not an answer; None for an answer.
 
-    Args:
-        reply: The reply.
-        question: The question.
-        instruction: The instructions of the prompt, which some models repeat.
+    Some models repeat the instruction of the prompt.
     """
     if _OPENING_TAG.search(before_quotes(reply)):
         return "it repeats what it was given"
@@ -135,14 +135,10 @@ def why_no_answer(reply: str, question: Question, instruction: str) -> str | Non
         return None
     if all(line.endswith(":") for line in lines):
         return "it holds no sentence"
-    own = [
-        line for line in lines if line.removeprefix("Question:").strip() != question["text"].strip()
-    ]
-    if (
-        lines
-        and all(line in instruction for line in own)
-        and (not own or sum(map(len, own)) >= _REPEATED)
-    ):
+    asked = question["text"].strip()
+    own = [line for line in lines if line.removeprefix("Question:").strip() != asked]
+    is_long = not own or sum(map(len, own)) >= _REPEATED
+    if lines and is_long and all(line in instruction for line in own):
         return "it repeats the prompt"
     return None
 
@@ -158,13 +154,7 @@ def parse_draft(
 ) -> Draft:
     """Return the draft of a reply's parts.
 
-    Args:
-        parts: The reply, split at its labels.
-        question: The question.
-        quotes: The located quotes.
-        notes: Notes on the reply.
-        forced: Whether an option must be chosen without evidence.
-        cut: What cut the reply off.
+    `forced` means that an option must be chosen without evidence; `cut` is what cut the reply off.
     """
     choice = None
     if question["options"] and (forced or not parts.refused):
@@ -193,3 +183,63 @@ def parse_draft(
         abstained=abstained,
         notes=notes,
     )
+
+
+_FIELD = re.compile(
+    r"""["'](?:\w+[ _])?(?:answer|choice)(?:[ _]\w+)?["']\s*:\s*"""
+    r"""(?:"([^"\n]*)|'([^'\n]*)|\[([^\]\n]*)|([^\[},\n]*))|<answer>([^<]*)""",
+    re.IGNORECASE,
+)
+_CHOICE_LINE = re.compile(
+    r"^[^\w\n]*(?:(?:the|my|final|correct|best) )*(?:answer|choice)[^\w\n]*?[:=]\s*(.*)",
+    re.IGNORECASE | re.MULTILINE,
+)
+_FIRST = re.compile(r"\W*(?:option\W*)?([a-z])(?!['’/-]?\w)((?:[^\w-]|- )*)", re.IGNORECASE)
+_LETTER = re.compile(
+    r"(?<![\w/'’-])(?:[B-Z]|A(?! \w)|A(?= (?:and|or)\b))(?![\w'’]|[/-]\w|\. [a-z])"
+)
+"""A letter by itself. "A" before a word is an article, and "C. d" begins a species' name."""
+
+
+def parse_choice(reply: str, options: Mapping[str, str]) -> str | None:
+    """Return the letter, as in `options`, of the option that a reply chooses.
+
+    A structured field (JSON or `<answer>`) counts first, then the last line that begins with
+    `Choice:` or `Answer:`, then the only letter of the whole reply. None if there is no choice,
+    or more than one.
+    """
+    text = without_reasoning(reply)
+    fields = ["".join(values) for values in _FIELD.findall(text)]
+    return named_option((fields or _CHOICE_LINE.findall(text) or [text])[-1], options)
+
+
+def named_option(value: str, options: Mapping[str, str]) -> str | None:
+    """Return the letter of the one option that a value names by letter or words, or None.
+
+    A letter with the words of another option is ambiguous: "B) Atropine" if Atropine is A.
+    """
+    value = unicodedata.normalize("NFKC", value)
+    letters = {letter.upper(): letter for letter in options}
+    words = {letter: _plain(text) for letter, text in options.items()}
+    same = [letter for letter in options if words[letter] == _plain(value)]
+    if same and value.strip().upper() not in letters:
+        return same[0] if len(same) == 1 else None
+    found = {letters[letter] for letter in _LETTER.findall(value) if letter in letters}
+    first = _FIRST.match(value)
+    if first and first[1].upper() in letters:
+        letter = letters[first[1].upper()]
+        rest = _plain(value[first.end() :])
+        if rest and rest == words[letter]:
+            return letter
+        beside = [text for text in words.values() if text and rest.startswith(text)]
+        if beside or not rest or first[2].strip():
+            found.add(letter)
+        if beside and max(beside, key=len) not in map(words.get, found):
+            return None
+    return found.pop() if len(found) == 1 else None
+
+
+def _plain(text: str) -> str:
+    """Return words in lower case without the marks around them."""
+    words = " ".join(unicodedata.normalize("NFKC", text).split())
+    return words.strip(" .,;:!*_`\"'()[]<>").casefold()

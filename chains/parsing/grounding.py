@@ -37,8 +37,9 @@ _DIGITS_BEFORE = re.compile(rf"(?:\d[.,]?|{_POINT})\Z")
 _DIGITS_AFTER = re.compile(r"[.,]?\d")
 _TELLING = re.compile(
     rf"{NEGATION}|\b(?:more|less|fewer|than|before|after|above|below)\b"
-    r"|\b(?:fail|increas|decreas|reduc|high|low|great|small|posit|negat|better|worse|improv|worsen|hypo|hyper|brady|tachy)"
-    r"|\b(?:in|un|dis|contra|anti)(?=[a-z]{4})",
+    r"|\b(?:fail|increas|decreas|reduc|high|low|great|small|posit|negat|better|worse|improv|worsen)"
+    r"|\b(?:hypo|hyper|brady|tachy)"
+    r"|\b(?:in|un|dis|contra|anti)(?=[a-z]{4})"
 )
 
 
@@ -58,8 +59,7 @@ def ground(
     Args:
         quote: Words from a reader.
         documents: Documents to search.
-        preferred: Id of the document that the reader named. It wins over others at the same tier. A
-            quote that only another document contains is attributed to that document.
+        preferred: Id of the document that the reader named. It wins over others at the same tier.
         threshold: Similarity for the last tier, 0 to 100; above 100 disables it.
 
     Returns:
@@ -225,59 +225,39 @@ def _figures(text: str) -> Counter[str]:
 
 
 _WORD = re.compile(r"[^\W_]+")
-_FILLING = frozenset(
-    (
-        *(
-            "a",
-            "an",
-            "the",
-            "of",
-            "in",
-            "on",
-            "at",
-            "by",
-            "to",
-            "for",
-            "with",
-            "as",
-            "that",
-            "this",
-            "these",
-            "which",
-        ),
-        *("it", "is", "are", "was", "were", "be", "been", "has", "have", "had", "s"),
-    )
+_FILL_WORDS = (
+    "a an the of in on at by to for with as that this these which it is are was were be been has "
+    "have had s"
 )
+_FILLING = frozenset(_FILL_WORDS.split())
 """Words that may be in a quote and not in its document."""
 _SPELLINGS = (("ae", "e"), ("oe", "e"), ("ph", "f"), ("our", "or"), ("z", "s"))
 """British and American spellings of the same sound."""
 _ENDINGS = ("", "s", "es", "d", "ed", "ing", "ly")
 _LONG = 7
+"""Letters of a word in which one missing or extra letter is a slip."""
 
 
 def _respelled(quote: str, text: str, start: int, end: int) -> tuple[int, int] | None:
     """Find the part of a text that has every word of a quote, except for spelling and endings.
 
     The words keep their order. Fill words may be added, and words of the text may be left out.
-    Another drug, unit or opposite is another word, however few letters differ.
-
-    Args:
-        start, end: Approximate place of the quote, in characters.
-
-    Returns:
-        The offsets, or None if a word of the quote has no counterpart.
+    Another drug, unit or opposite is another word, however few letters differ. The place of the
+    quote is approximate; the result is exact, or None.
     """
     margin = max(20, len(quote) // 5)
     words = _words(quote)
     found = list(_WORD.finditer(text, max(start - margin, 0), end + margin))
     others = _words(" ".join(each[0] for each in found))
-    edits = Levenshtein.editops(words, others)
-    for edit in edits:
-        if edit.tag == "delete" and words[edit.src_pos] not in _FILLING:
+    added = set()
+    for edit in Levenshtein.editops(words, others):
+        if edit.tag == "insert":
+            added.add(edit.dest_pos)
+            continue
+        word = words[edit.src_pos]
+        same = edit.tag == "replace" and _same(word, others[edit.dest_pos])
+        if not same and (edit.tag == "replace" or word not in _FILLING):
             return None
-        if edit.tag == "replace" and not _same(words[edit.src_pos], others[edit.dest_pos]):
-            return None
-    added = {edit.dest_pos for edit in edits if edit.tag == "insert"}
     common = [place for place in range(len(others)) if place not in added]
     return (found[common[0]].start(), found[common[-1]].end()) if common else None
 
@@ -292,12 +272,9 @@ def _words(text: str) -> list[str]:
 
 
 def _same(word: str, other: str) -> bool:
-    if word in _FILLING and other in _FILLING:
+    if {word, other} <= _FILLING or _stems(word) & _stems(other):
         return True
-    if _stems(word) & _stems(other):
-        return True
-    # A missing or extra letter is a slip; another letter may be another substance (thyroxine,
-    # thyronine).
+    # Another letter may be another substance (thyroxine, thyronine).
     slip = abs(len(word) - len(other)) == 1 and Levenshtein.distance(word, other) == 1
     return slip and min(len(word), len(other)) >= _LONG
 

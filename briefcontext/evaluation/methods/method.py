@@ -10,7 +10,7 @@ from langchain_core.documents import Document
 from briefcontext.chains.answer import Answer
 from briefcontext.chains.citation import MARK, assign_keys
 from briefcontext.chains.context import render_documents, room_for, split_to_fit
-from briefcontext.chains.model.limits import CallBudget
+from briefcontext.chains.model.usage import CallBudget
 from briefcontext.chains.parsing.answer_parser import parse_draft, read_reply
 from briefcontext.chains.question import Question, check_question
 from briefcontext.errors import InputError

@@ -19,8 +19,8 @@ from langchain_core.outputs import ChatGeneration, LLMResult
 from briefcontext.chains.llm_reader import LLMReader
 from briefcontext.chains.model.call import Model, Request
 from briefcontext.chains.model.chat_model import open_chat_model, without_streaming
-from briefcontext.chains.model.limits import CallBudget
 from briefcontext.chains.model.reply_cache import ReplyCache, from_cache
+from briefcontext.chains.model.usage import CallBudget
 from briefcontext.chains.question import Question
 from briefcontext.chains.reader import Draft, Extraction
 from briefcontext.errors import ModelCallError

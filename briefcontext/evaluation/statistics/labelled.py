@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from briefcontext.errors import InputError
 from briefcontext.evaluation.data_sets.data_set import Item
-from briefcontext.graphs.documents import more_to_ask, without_retracted
 from briefcontext.graphs.settings import Settings
+from briefcontext.graphs.steps import more_to_ask, without_retracted
 from briefcontext.knowledge.knowledge_base import KnowledgeBase
 from briefcontext.retrievers.rankings import (
     SPOTLIGHT,
