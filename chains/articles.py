@@ -1,13 +1,12 @@
 """Articles: the documents of one article, and the facts that any of its records states."""
 
-import re
 from collections.abc import Iterator, Sequence
 
 from langchain_core.documents import Document
 
 _SPREAD = {"retracted": "retraction_of", "expression_of_concern": "concern_for"}
 """Facts that hold for all records of an article, each with the relation of its notice."""
-_PMID = re.compile(r"[1-9]\d{0,8}")
+_PMID_DIGITS = 9
 
 
 def source_id(document: Document) -> str:
@@ -23,7 +22,8 @@ def article_id(document: Document) -> str:
 def pmid(document: Document) -> str:
     """Return the PMID of a document's article; empty if it is unknown."""
     stated, source = str(document.metadata.get("pmid") or "").strip(), source_id(document)
-    is_of_pubmed = _PMID.fullmatch(source) and "pubmed" in str(document.metadata.get("url") or "")
+    is_number = source.isdecimal() and len(source) <= _PMID_DIGITS and source[0] != "0"
+    is_of_pubmed = is_number and "pubmed" in str(document.metadata.get("url") or "")
     return stated or (source if is_of_pubmed else "")
 
 

@@ -9,7 +9,7 @@ from briefcontext.chains.answer import NO_ANSWER, Answer
 from briefcontext.chains.articles import source_id
 from briefcontext.chains.citation import Citation, publication_year, web_link
 from briefcontext.chains.notes import note_lines, with_signs
-from briefcontext.chains.place import find_place
+from briefcontext.chains.place import chunk_start, find_place
 from briefcontext.chains.references import Reference
 from briefcontext.errors import counted
 from briefcontext.knowledge.demo import LABEL
@@ -53,8 +53,7 @@ class Passage(TypedDict):
 
 def describe_passage(document: Document) -> Passage:
     """Return a document's text with the facts that identify it."""
-    metadata, place = document.metadata, find_place(document)
-    start = int(metadata.get("start") or 0)
+    metadata, place, start = document.metadata, find_place(document), chunk_start(document)
     return Passage(
         id=str(document.id),
         key=str(metadata.get("key") or ""),

@@ -3,7 +3,7 @@
 import asyncio
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Literal, NamedTuple, Protocol, get_args
+from typing import Any, Literal, NamedTuple, get_args
 
 from langchain_core.documents import Document
 from langchain_core.messages import AIMessage, BaseMessage
@@ -20,6 +20,7 @@ from briefcontext.chains.model.usage import VERIFY, CallBudget, model_call
 from briefcontext.chains.notes import SUPPORTED, Level, Note, note
 from briefcontext.errors import BriefContextError, ModelCallError, first_line
 from briefcontext.files import encodable
+from briefcontext.knowledge.encoders.entailment import EntailmentModel
 from briefcontext.knowledge.sentences import split_sentences
 
 Contexts = Mapping[str, str]
@@ -85,19 +86,6 @@ class Passage(NamedTuple):
 
 Passages = Mapping[str, Passage]
 """Passages by the keys of their citations."""
-
-
-class Verifier(Protocol):
-    """Judges claims by the passages that they cite."""
-
-    @property
-    def name(self) -> str:
-        """The judge's name."""
-
-    async def averify(
-        self, question: str, claims: Sequence[Claim], passages: Passages, budget: CallBudget
-    ) -> Verification:
-        """Return the verdicts, with an error message if some are missing."""
 
 
 def cited_passages(
@@ -274,21 +262,14 @@ def _length(claims: Sequence[Claim], contexts: Contexts) -> int:
     return sum(len(text) + 1 for text in texts)
 
 
-class EntailmentScorer(Protocol):
-    """Gives the probabilities of verdicts on pairs of a passage and a sentence."""
-
-    def judge(self, pairs: Sequence[tuple[str, str]]) -> Sequence[Mapping[Any, float]]:
-        """Return the probabilities of the verdicts for each pair."""
-
-
 class EntailmentVerifier:
     """Verifies with an entailment model, which describes no difference.
 
     A sentence with several passages is compared with each of them and with all together.
     """
 
-    def __init__(self, open_scorer: Callable[[], EntailmentScorer], name: str) -> None:
-        self._open = open_scorer
+    def __init__(self, open_model: Callable[[], EntailmentModel], name: str) -> None:
+        self._open = open_model
         self.name = name
 
     async def averify(
@@ -322,3 +303,6 @@ def _judged(scores: Sequence[Mapping[Any, float]]) -> Judgement:
     if "supported" in likely:
         return Judgement("supported")
     return Judgement("contradicted" if "contradicted" in likely else "not_stated")
+
+
+Verifier = ModelVerifier | EntailmentVerifier

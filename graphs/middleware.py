@@ -104,25 +104,18 @@ class Evidence:
             if extraction["error"] and not extraction["quotes"]
         ]
 
-    @property
-    def findings(self) -> list[str]:
-        """The finding of each extraction, on one line, with source ids for keys; "" if unusable."""
+    def findings(self, *ids: str | None) -> list[str]:
+        """Return the findings that quote any of the documents, with source ids for keys."""
         sources = {document_key(document): source_id(document) for document in self.ranking}
         findings = []
         for extraction in self.extractions:
-            finding = extraction["finding"] if extraction["quotes"] else ""
+            if not any(quote["document_id"] in ids for quote in extraction["quotes"]):
+                continue
+            finding = " ".join(extraction["finding"].split())
             for key, source in sources.items():
                 finding = finding.replace(key, source)
-            findings.append(" ".join(finding.split()))
+            findings += [finding] if finding else []
         return findings
-
-    def finding(self, document_id: str | None) -> str:
-        """Return the findings that quote a document."""
-        return " ".join(
-            finding
-            for finding, extraction in zip(self.findings, self.extractions, strict=True)
-            if any(quote["document_id"] == document_id for quote in extraction["quotes"])
-        )
 
 
 def open_reader(
@@ -374,7 +367,8 @@ def evidence_text(evidence: Evidence) -> str:
     for citation in cited:
         lines = [f"- {_located(quote)}" for quote in citation["quotes"]]
         parts.append("\n".join([headings[citation["document_id"]], *lines]))
-    findings = [f"- {finding}" for finding in evidence.findings if finding]
+    ids = [document.id for document in documents]
+    findings = [f"- {finding}" for finding in evidence.findings(*ids)]
     if findings:
         parts.append("\n".join(["In the words of the model that read them:", *findings]))
     for group, reason in evidence.unusable:
@@ -399,7 +393,7 @@ def _compressed(evidence: Evidence) -> list[Document]:
             metadata = {**metadata, "error": error}
         elif quotes:
             text = "\n".join(quote["text"] for quote in quotes)
-            finding = evidence.finding(document.id)
+            finding = " ".join(evidence.findings(document.id))
             metadata = {**metadata, "finding": finding, "quotes": quotes}
         else:
             continue

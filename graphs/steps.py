@@ -66,31 +66,31 @@ def _document(given: object, place: int) -> Document:
 
 
 def without_retracted(
-    found: Sequence[Document], settings: Settings
+    documents: Sequence[Document], settings: Settings
 ) -> tuple[list[Document], list[str]]:
     """Return the first k usable documents, and the ids of retracted articles that were left out.
 
     An older version of an article is also left out.
     """
-    found = without_superseded(join_articles(found))
+    latest = without_superseded(join_articles(documents))
     if settings.include_retracted:
-        return found[: settings.top_k], []
-    kept: list[Document] = []
+        return latest[: settings.top_k], []
+    usable: list[Document] = []
     retracted: dict[str, None] = {}
-    for document in found:
-        if len(kept) == settings.top_k:
+    for document in latest:
+        if len(usable) == settings.top_k:
             break
         if document.metadata.get("retracted"):
             retracted[article_id(document)] = None
         else:
-            kept.append(document)
-    return kept, list(retracted)
+            usable.append(document)
+    return usable, list(retracted)
 
 
-def more_to_ask(found: Sequence[Document], wanted: int, settings: Settings) -> int:
+def more_to_ask(documents: Sequence[Document], wanted: int, settings: Settings) -> int:
     """Return the next number of documents to ask for if fewer than k are usable; else 0."""
-    kept, _ = without_retracted(found, settings)
-    return 2 * wanted if len(kept) < settings.top_k and len(found) >= wanted else 0
+    usable, _ = without_retracted(documents, settings)
+    return 2 * wanted if len(usable) < settings.top_k and len(documents) >= wanted else 0
 
 
 def encodable_document(document: Document) -> Document:
