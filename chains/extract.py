@@ -1,5 +1,6 @@
 """The map step: extract the passages of a partition that bear on the question."""
 
+import re
 from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any, Literal, Self
@@ -28,6 +29,8 @@ from briefcontext.errors import ModelCallError, first_line, problems
 
 AS_ASKED = ConfigDict(extra="ignore", json_schema_extra={"additionalProperties": False})
 """The schema for the provider forbids extra fields; extra fields in a reply are ignored."""
+_SHORTEST_QUOTE = 20
+"""Characters between two quotation marks that may be a quote."""
 
 
 class _KeyedQuote(BaseModel):
@@ -121,11 +124,19 @@ async def extract(
         text = second.text or first.text
         if not text and second.cut:
             raise ModelCallError(cut_warning(second.cut, f"The reply of {model.name}")) from None
-        message = (
-            f"The reply was not of the form asked for ({_reason(error, second)}); its text is kept "
-            "as a finding without quotes."
+        # Words that a document contains are evidence; the model's other words are not.
+        pieces = [] if second.cut else re.split('["“”«»]', text)
+        quoted = [("", piece) for piece in pieces if len(piece) >= _SHORTEST_QUOTE]
+        quotes, _ = ground_all(quoted, documents)
+        kept = "its quotes are kept" if quotes else "its text is kept as a finding without quotes"
+        return extraction_of(
+            index,
+            documents,
+            "evidence",
+            finding="" if quotes else text.strip(),
+            quotes=quotes,
+            error=f"The reply was not of the form asked for ({_reason(error, second)}); {kept}.",
         )
-        return extraction_of(index, documents, "evidence", finding=text.strip(), error=message)
 
 
 def extract_prompt(

@@ -214,6 +214,16 @@ def test_a_malformed_record_gets_one_repair_that_carries_the_error(
     assert "could not be read" in server.calls[1].user
 
 
+def test_quotes_of_a_reply_that_stays_malformed_are_kept(
+    chat_model: ChatOpenAI, server: OpenAIServer, budget: CallBudget
+) -> None:
+    _says(server, f"The first document says: “{WORDS}”.")
+    extraction = wait_for(LLMReader(chat_model).aextract(ASKED, DOCUMENTS, 0, budget))
+    assert [quote["text"] for quote in extraction["quotes"]] == [WORDS]
+    assert (extraction["status"], extraction["finding"]) == ("evidence", "")
+    assert len(server.calls) == 2
+
+
 async def test_text_that_stays_malformed_is_kept_as_an_ungrounded_finding(
     chat_model: ChatOpenAI, server: OpenAIServer, budget: CallBudget
 ) -> None:
