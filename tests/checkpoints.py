@@ -8,7 +8,7 @@ HIDDEN = 32
 
 
 def write_bert(folder: Path, *, seed: int, labels: int | None = None) -> Path:
-    """A checkpoint of a BERT with two small layers and random weights; with `labels`, a classifier."""
+    """Write a BERT with two small layers and random weights; with `labels`, a classifier."""
     import torch
     from transformers import BertConfig, BertForSequenceClassification, BertModel
 
@@ -47,7 +47,7 @@ def write_bert(folder: Path, *, seed: int, labels: int | None = None) -> Path:
 def write_sentence_transformer(
     folder: Path, *, seed: int, prompts: dict[str, str] | None = None
 ) -> Path:
-    """A sentence-transformers folder in BGE's form: BERT, the vector of [CLS], scaled to unit length."""
+    """Write a sentence-transformers folder like BGE's: BERT, and unit vectors of [CLS]."""
     write_bert(folder, seed=seed)
     modules = [("", "Transformer"), ("1_Pooling", "Pooling"), ("2_Normalize", "Normalize")]
     listing = [

@@ -11,7 +11,7 @@ Run = Callable[..., tuple[int, str, str]]
 
 
 def command_line(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
-    """Return what runs `briefcontext` with arguments; it returns the exit code, the output and the error output."""
+    """Return a function that runs `briefcontext`; it returns exit code, output and errors."""
 
     def run(*arguments: str) -> tuple[int, str, str]:
         monkeypatch.setattr(sys, "argv", ["briefcontext", *arguments])

@@ -2,6 +2,7 @@
 
 import gc
 import os
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,12 +17,22 @@ from langchain_openai import ChatOpenAI
 from tests.openai_server import OpenAIServer, serve
 
 # A busy machine is no failure: how long an example takes is for the benchmarks to say.
-hypothesis.settings.register_profile("untimed", deadline=None)
+hypothesis.settings.register_profile("untimed", deadline=None, max_examples=50)
 hypothesis.settings.load_profile("untimed")
 
 
+SLOW_MODULE = re.compile(r"^pytestmark = \[?\s*pytest\.mark\.slow", re.MULTILINE)
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Leave out modules of slow tests, whose imports take seconds, if slow tests are deselected."""
+    if config.option.markexpr != "not slow" or collection_path.suffix != ".py":
+        return None
+    return bool(SLOW_MODULE.search(collection_path.read_text(encoding="utf-8"))) or None
+
+
 def pytest_collection_finish() -> None:
-    """Keep what the tests imported, which stays to the end, from being looked through for garbage again and again."""
+    """Exempt the imported modules, which stay to the end, from garbage collection."""
     gc.collect()
     gc.freeze()
 
@@ -55,7 +66,7 @@ def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 @pytest.fixture
 def server() -> Iterator[OpenAIServer]:
-    """A chat-completions server of this test's own."""
+    """A chat-completions server."""
     with serve() as running:
         yield running
 
@@ -69,7 +80,7 @@ def chat_model(server: OpenAIServer) -> ChatOpenAI:
 
 
 class FixedRetriever(BaseRetriever):
-    """Returns the same documents for every question, as many as are asked for."""
+    """Returns the first k of the same documents for every question."""
 
     documents: list[Document]
 

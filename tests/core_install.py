@@ -1,4 +1,4 @@
-"""A program for an installation without extras: the graph with a retriever and a model of one's own.
+"""A program for an installation without extras: the graph with a given retriever and model.
 
 Every part that needs an extra has to name the command that installs it.
 """

@@ -1,4 +1,4 @@
-"""NCBI's E-utilities on loopback for the tests: esearch and efetch over given records, with scripted faults."""
+"""NCBI's E-utilities on loopback: esearch and efetch over given records, with faults."""
 
 import gzip
 import re
@@ -22,7 +22,8 @@ from tests.loopback import serve_app
 WORD = re.compile(r"[^\W_]+")
 TEXTS = ("ArticleTitle", "VernacularTitle", "AbstractText")
 HEAD = (
-    b'<?xml version="1.0" ?>\n<!DOCTYPE PubmedArticleSet PUBLIC "-//NLM//DTD PubMedArticle, 1st January 2025//EN" '
+    b'<?xml version="1.0" ?>\n<!DOCTYPE PubmedArticleSet PUBLIC "-//NLM//DTD PubMedArticle, 1st '
+    b'January 2025//EN" '
     b'"https://dtd.nlm.nih.gov/ncbi/pubmed/out/pubmed_250101.dtd">\n'
 )
 

@@ -6,7 +6,7 @@ import warnings
 from contextlib import suppress
 
 # What is imported stays to the end, and no forked process looks through it for garbage, which would
-# copy it besides.
+# copy it.
 gc.disable()
 
 # Lance starts its threads at its first use, and this process only imports it.

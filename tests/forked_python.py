@@ -1,4 +1,4 @@
-"""Python processes that begin where the imports end: forked from one that has imported what they need.
+"""Python processes that are forked from one that has imported their modules.
 
 To start Python and to import PyTorch, LangChain and the rest takes seconds, and to fork takes none.
 All that is said of a process - its output, exit code, files, signals, environment - is as true of
@@ -25,7 +25,7 @@ _FORKSERVER.set_forkserver_preload([_IMPORTS])
 
 
 class ForkedPython:
-    """As `subprocess.Popen([sys.executable, *arguments], text=True)`; leaving its context ends the process.
+    """As `subprocess.Popen([sys.executable, *arguments], text=True)`, ended with its context.
 
     Args:
         arguments: `-m` and a module, or `-c` and a program, and then their own.
@@ -79,7 +79,7 @@ class ForkedPython:
         return self._process.exitcode
 
     def communicate(self, timeout: float | None = None) -> tuple[str, str]:
-        """Return all of the output and of the errors that are piped, when the process has ended."""
+        """Return the piped output and errors at the end of the process."""
         with ThreadPoolExecutor(2) as pool:
             reading = [
                 pool.submit(pipe.read) if pipe else None for pipe in (self.stdout, self.stderr)
@@ -112,7 +112,7 @@ def run_forked(
 
 
 def _ends(given: int | IO[Any]) -> tuple[IO[str] | None, Connection]:
-    """Return what is read here, and what is written to there; only a `Connection` is passed to another process."""
+    """Return the end to read here, and the end to write in the process."""
     if given == PIPE:
         read, write = os.pipe()
         return os.fdopen(read, encoding="utf-8"), Connection(write, readable=False)

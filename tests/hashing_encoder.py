@@ -1,4 +1,4 @@
-"""An encoder without a model: words hashed to directions, so that texts with common words are alike."""
+"""An encoder without a model: it hashes words to directions."""
 
 import hashlib
 import re

@@ -82,7 +82,7 @@ def main(folder: Path, when: str, names: list[str]) -> None:
         build_knowledge_base(sources(names), folder, encoder=encoder)
         return
     steps = Steps(int(when))
-    encoder.encode_passages = steps.around(encoder.encode_passages)  # type: ignore[method-assign]
+    encoder.encode_passages = steps.around(encoder.encode_passages)
     # Whatever is written to disk is written by these.
     for name in ("create", "append", "upsert", "overwrite", "delete", "clean"):
         setattr(Table, name, steps.around(getattr(Table, name)))

@@ -1,4 +1,4 @@
-"""A run of an experiment in a process of its own, to be killed: python -m tests.killed_run FOLDER URL."""
+"""A run of an experiment, to be killed: python -m tests.killed_run FOLDER URL."""
 
 import sys
 from pathlib import Path
@@ -14,7 +14,7 @@ METHODS = ("vanilla", "map_reduce")
 
 
 def make_run(folder: Path, url: str) -> Run:
-    """The run that is killed, and that goes on."""
+    """The run that is killed and resumed."""
     chat = ChatOpenAI(model=MODEL, base_url=url, api_key="none", max_retries=0)
     return Run(run_settings(folder, "position", QUESTIONS, model=chat, methods=METHODS, ks=(8,)))
 

@@ -1,4 +1,4 @@
-"""Small knowledge bases: making them, breaking the making, and what they hold, to compare two of them."""
+"""Small knowledge bases: builds, broken builds, and contents to compare."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -71,7 +71,7 @@ def stored(folder: Path | str) -> pa.Table:
 def contents(
     folder: Path | str, encoder: HashingEncoder | None = None, *, questions: tuple[str, ...] = ()
 ) -> dict[str, Any]:
-    """Passages with their vectors, counts and answers of a finished base, and that its parts agree."""
+    """Return passages, vectors, counts and answers of a finished base; check that they agree."""
     with KnowledgeBase.open(folder, encoder=encoder or HashingEncoder()) as base:
         assert base.verify() == []
         rows = stored(folder)

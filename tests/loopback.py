@@ -12,11 +12,11 @@ import uvicorn
 from starlette.types import ASGIApp
 
 PATIENCE = 900.0
-"""Seconds after which what has not come counts as never coming; no machine is so busy that it takes as long."""
+"""Seconds to wait for an event before a test fails."""
 
 
 class LoopbackServer(uvicorn.Server):
-    """Ends when it is told to, and hangs up on whoever is there.
+    """Ends at once, and closes the connections of its clients.
 
     Uvicorn's own looks ten times a second whether it is to end, and then waits a tenth of a second
     for its clients.

@@ -72,8 +72,7 @@ class Reply:
     hold: bool = False
     """There is no reply before the client hangs up, or the server ends."""
     arguments: str | list[str] | None = None
-    """In place of the content, a call of the function that the request offers, with these arguments; several: as
-    many calls at once."""
+    """Arguments of one call or several of the offered function, in place of the content."""
     refusal: str | None = None
     """In place of the content, why the model will not answer; not streamed."""
     finish: str | None = "stop"

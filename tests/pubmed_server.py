@@ -1,4 +1,4 @@
-"""NCBI's files of PubMed on loopback for the tests: baseline, updates, checksums and vectors, with faults."""
+"""NCBI's files of PubMed on loopback: baseline, updates, checksums, vectors and faults."""
 
 import gzip
 import hashlib
@@ -27,11 +27,15 @@ def article(
         f"<{n}>{v}</{n}>" for n, v in zip(("Year", "Month", "Day"), revised.split("-"), strict=True)
     )
     return (
-        f"<PubmedArticle><MedlineCitation><PMID Version='1'>{pmid}</PMID><DateRevised>{date}</DateRevised>"
-        f"<Article><Journal><JournalIssue><PubDate><Year>{year}</Year></PubDate></JournalIssue></Journal>"
-        f"<ArticleTitle>On {pmid}</ArticleTitle><Abstract><AbstractText>{text}</AbstractText></Abstract>"
+        f"<PubmedArticle><MedlineCitation><PMID "
+        f"Version='1'>{pmid}</PMID><DateRevised>{date}</DateRevised>"
+        f"<Article><Journal><JournalIssue><PubDate><Year>{year}</Year></PubDate></JournalIssue>"
+        f"</Journal>"
+        f"<ArticleTitle>On {pmid}</ArticleTitle><Abstract><AbstractText>{text}</AbstractText>"
+        f"</Abstract>"
         "<Language>eng</Language></Article>"
-        f"<MeshHeadingList><MeshHeading><DescriptorName>{mesh}</DescriptorName></MeshHeading></MeshHeadingList>"
+        f"<MeshHeadingList><MeshHeading><DescriptorName>{mesh}</DescriptorName></MeshHeading>"
+        f"</MeshHeadingList>"
         "</MedlineCitation></PubmedArticle>"
     )
 
@@ -54,7 +58,7 @@ class PubMedServer:
 
     files: dict[str, bytes] = field(default_factory=dict)
     faults: dict[str, list[int | str]] = field(default_factory=dict)
-    """What happens at the next requests of a path: a status, `cut` for a connection that breaks, or `kill`."""
+    """Faults of the next requests of a path: a status, `cut` (broken connection) or `kill`."""
     ranges: bool = True
     """Whether parts of files can be asked for."""
     requests: list[tuple[str, str, str]] = field(default_factory=list)

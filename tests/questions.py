@@ -48,7 +48,7 @@ def write_questions(file: Path, count: int) -> str:
 
 
 def known(count: int) -> list[Known]:
-    """What the simulated reader is told of these questions."""
+    """The answers that the simulated reader knows."""
     return [
         Known(question(n), OPTIONS, answer(n), [f"The trial of compound {n} was decided."])
         for n in range(count)
@@ -56,7 +56,7 @@ def known(count: int) -> list[Known]:
 
 
 def build_corpus(folder: Path, count: int, *, others: int = 40) -> str:
-    """Make a knowledge base with a key document for each question, and others; return its folder."""
+    """Make a base with a key document for each question, and others; return its folder."""
     shutil.copytree(_built(count, others), folder)
     return str(folder)
 
@@ -87,7 +87,7 @@ def _built(count: int, others: int) -> Path:
 
 
 def run_settings(folder: Path, experiment: str, count: int, **given: Any) -> RunSettings:
-    """Settings of an experiment on these questions and their corpus, made in the folder if needed."""
+    """Return settings of an experiment on these questions and their corpus."""
     if not (folder / "corpus").exists():
         build_corpus(folder / "corpus", count)
     values: dict[str, Any] = {

@@ -1,4 +1,4 @@
-"""A run that can be killed and resumed: `python -m tests.resumed_run start|resume sync|async URL DATABASE`.
+"""A run to kill and resume: `python -m tests.resumed_run start|resume sync|async URL DATABASE`.
 
 The database is an SQLite file, or the address of a PostgreSQL server. It writes a line "extraction
 N" when the database has N extractions that a resumed run will find, and in the end the answer as
@@ -29,61 +29,61 @@ LONGEST = 60.0
 """Seconds after which a run that hangs ends itself."""
 
 
-class Teller:
-    """Knows what the database has: extractions count once the checkpoint that they belong to is there."""
+class Reporter:
+    """Prints a line for each extraction whose checkpoint is stored."""
 
     def __init__(self) -> None:
         self._checkpoints: set[str] = set()
         self._extractions: list[str] = []
-        self._told = 0
+        self._reported = 0
         self._lock = threading.Lock()
 
     def checkpoint(self, id: str) -> None:
         with self._lock:
             self._checkpoints.add(id)
-            self._tell()
+            self._report()
 
     def writes(self, config: Any, writes: Sequence[tuple[str, Any]]) -> None:
         if any(channel == "extractions" and isinstance(value, list) for channel, value in writes):
             with self._lock:
                 self._extractions.append(config["configurable"]["checkpoint_id"])
-                self._tell()
+                self._report()
 
-    def _tell(self) -> None:
-        for _ in range(self._told, sum(id in self._checkpoints for id in self._extractions)):
-            self._told += 1
-            sys.stdout.write(f"extraction {self._told}\n")
+    def _report(self) -> None:
+        for _ in range(self._reported, sum(id in self._checkpoints for id in self._extractions)):
+            self._reported += 1
+            sys.stdout.write(f"extraction {self._reported}\n")
             sys.stdout.flush()
 
 
-teller = Teller()
+reporter = Reporter()
 
 
-def telling(saver: Any) -> Any:
-    """Return a checkpointer's class that tells what is in its database."""
+def reporting(saver: Any) -> Any:
+    """Return a checkpointer's class that reports the contents of its database."""
 
-    class Telling(saver):  # type: ignore[misc]
+    class Reporting(saver):
         def put(self, config: Any, checkpoint: Any, metadata: Any, new_versions: Any) -> Any:
             saved = super().put(config, checkpoint, metadata, new_versions)
-            teller.checkpoint(checkpoint["id"])
+            reporter.checkpoint(checkpoint["id"])
             return saved
 
         def put_writes(self, config: Any, writes: Any, task_id: str, task_path: str = "") -> None:
             super().put_writes(config, writes, task_id, task_path)
-            teller.writes(config, writes)
+            reporter.writes(config, writes)
 
         async def aput(self, config: Any, checkpoint: Any, metadata: Any, new_versions: Any) -> Any:
             saved = await super().aput(config, checkpoint, metadata, new_versions)
-            teller.checkpoint(checkpoint["id"])
+            reporter.checkpoint(checkpoint["id"])
             return saved
 
         async def aput_writes(
             self, config: Any, writes: Any, task_id: str, task_path: str = ""
         ) -> None:
             await super().aput_writes(config, writes, task_id, task_path)
-            teller.writes(config, writes)
+            reporter.writes(config, writes)
 
-    return Telling
+    return Reporting
 
 
 def _graph(url: str, checkpointer: Any) -> Any:
@@ -94,18 +94,18 @@ def _graph(url: str, checkpointer: Any) -> Any:
 
 def _run(given: Any, url: str, database: str) -> Any:
     if not database.startswith("postgresql:"):
-        with telling(SqliteSaver).from_conn_string(database) as saver:
+        with reporting(SqliteSaver).from_conn_string(database) as saver:
             return _graph(url, saver).invoke(given, THREAD, context=SETTINGS)
-    with telling(PostgresSaver).from_conn_string(database) as saver:
+    with reporting(PostgresSaver).from_conn_string(database) as saver:
         saver.setup()
         return _graph(url, saver).invoke(given, THREAD, context=SETTINGS)
 
 
 async def _arun(given: Any, url: str, database: str) -> Any:
     if not database.startswith("postgresql:"):
-        async with telling(AsyncSqliteSaver).from_conn_string(database) as saver:
+        async with reporting(AsyncSqliteSaver).from_conn_string(database) as saver:
             return await _graph(url, saver).ainvoke(given, THREAD, context=SETTINGS)
-    async with telling(AsyncPostgresSaver).from_conn_string(database) as saver:
+    async with reporting(AsyncPostgresSaver).from_conn_string(database) as saver:
         await saver.setup()
         return await _graph(url, saver).ainvoke(given, THREAD, context=SETTINGS)
 

@@ -173,7 +173,7 @@ class SimulatedReader:
         documents = [text for _, text in call.documents]
         evidence = re.sub(r"\[\w+\]", "", call.user) if call.stage == "reduce" else ""
         # A reader that reads the whole document for a second time does so with other eyes.
-        seed = json.dumps([self.seed, what, call.system[:60], known.question, documents, evidence])
+        seed = json.dumps([self.seed, what, call.stage, known.question, documents, evidence])
         return int.from_bytes(hashlib.sha256(seed.encode()).digest()[:7], "big") / 2**56
 
 

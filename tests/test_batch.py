@@ -52,6 +52,7 @@ def outcomes(folder: Path) -> dict[str, str]:
     return {row["id"]: row["outcome"] for row in rows}
 
 
+@pytest.mark.slow
 def test_batches_end_in_the_answers_of_a_run_that_asks(
     tmp_path: Path, server: OpenAIServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -111,6 +112,7 @@ def test_what_the_provider_failed_is_asked_again(tmp_path: Path) -> None:
     assert len(outcomes(tmp_path / "run")) == 15
 
 
+@pytest.mark.slow
 def test_a_refused_form_is_asked_in_another(tmp_path: Path) -> None:
     reader = SimulatedReader(known(COUNT))
 

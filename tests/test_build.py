@@ -1,23 +1,21 @@
-"""Building a knowledge base: what it takes, what it reports, and what it refuses."""
+"""Builds of a knowledge base: input, report, refusals, and repeated sources."""
 
-import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given, settings, strategies as st
 from langchain_core.documents import Document
 from langchain_core.embeddings import DeterministicFakeEmbedding
 
-from briefcontext.errors import BriefContextError, InputError, KnowledgeBaseError
-from briefcontext.knowledge.build import build_knowledge_base, pipeline
+from briefcontext.errors import BriefContextError, KnowledgeBaseError
+from briefcontext.knowledge.build import BuildReport, build_knowledge_base
 from briefcontext.knowledge.knowledge_base import KnowledgeBase
 from briefcontext.knowledge.sources.files import open_sources
-from briefcontext.knowledge.sources.source import Entry, Reject
-from briefcontext.knowledge.store.counts import Counts
+from briefcontext.knowledge.sources.source import Deletion, Entry, EntrySource
 from briefcontext.knowledge.store.place import open_place
 from tests.hashing_encoder import HashingEncoder
-from tests.knowledge_bases import build, contents, counts, passages, record, skipped_of, source
+from tests.knowledge_bases import build, counts, passages, record, source
 
 
 def files(folder: Path) -> dict[str, tuple[int, bytes]]:
@@ -50,17 +48,34 @@ def test_records_become_passages_with_all_that_they_carry(tmp_path: Path) -> Non
     [
         *(
             ({"title": title}, {"retracted": True})
-            for title in ("RETRACTED: Bees", "[RETRACTED] Bees", "Bees (Retracted)", "RETRACTED - Bees", "Withdrawn: A")
+            for title in (
+                "RETRACTED: Bees",
+                "[RETRACTED] Bees",
+                "Bees (Retracted)",
+                "RETRACTED - Bees",
+                "Withdrawn: A",
+            )
         ),
         ({"title": "Retracted tendons in bees"}, {}),
         ({"title": "RETRACTED: Bees", "retraction_notice": True}, {"retraction_notice": True}),
-        ({"retracted": "False", "corrected": "no", "expression_of_concern": "True"},
-         {"retracted": False, "corrected": False, "expression_of_concern": True}),
-        ({"publication_types": ["Letter", "Retracted Publication"], "authors": ["Doe, B", "Roe, C"]},
-         {"publication_types": "Letter; Retracted Publication", "authors": "Doe, B; Roe, C", "retracted": True}),
+        (
+            {"retracted": "False", "corrected": "no", "expression_of_concern": "True"},
+            {"retracted": False, "corrected": False, "expression_of_concern": True},
+        ),
+        (
+            {
+                "publication_types": ["Letter", "Retracted Publication"],
+                "authors": ["Doe, B", "Roe, C"],
+            },
+            {
+                "publication_types": "Letter; Retracted Publication",
+                "authors": "Doe, B; Roe, C",
+                "retracted": True,
+            },
+        ),
     ],
-)  # fmt: skip
-def test_what_became_of_an_article_is_told_alike_whatever_tells_of_it(
+)
+def test_retractions_are_read_from_titles_flags_and_types(
     given: dict[str, Any], held: dict[str, Any], tmp_path: Path
 ) -> None:
     document = Document("Bees hum.", id="1", metadata=given)
@@ -75,31 +90,6 @@ def test_what_became_of_an_article_is_told_alike_whatever_tells_of_it(
         assert base.manifest.retracted == held.get("retracted", False)
 
 
-@pytest.mark.parametrize("value", [12.5, "00:12", -1, True, None])
-def test_what_a_loader_means_otherwise_is_no_offset(value: object, tmp_path: Path) -> None:
-    document = Document(
-        "Bees hum.",
-        id="1",
-        metadata={"start": value, "end": value, "chunk_index": value, "page": 3},
-    )
-    build_knowledge_base([document], tmp_path, encoder=HashingEncoder())
-    with KnowledgeBase.open(tmp_path) as base:
-        assert base.get(["1"])[0].metadata == {"source_id": "1", "title": "", "page": 3}
-
-
-def test_the_same_source_again_changes_nothing(tmp_path: Path) -> None:
-    build(tmp_path, source("a", record("1"), record("2"), Reject("line 3", "It is broken.")))
-    before = files(tmp_path)
-    report = build(
-        tmp_path, source("a", record("1"), record("2"), Reject("line 3", "It is broken."))
-    )
-    assert [(part.name, part.skipped) for part in report.sources] == [("a", True)]
-    assert report.counts == Counts()
-    assert report.passages == 2
-    assert files(tmp_path) == before
-    assert set(passages(tmp_path)) == {"1", "2"}
-
-
 def test_identical_records_are_unchanged_and_not_encoded_again(tmp_path: Path) -> None:
     build(tmp_path, source("a", record("1"), record("2")))
     encoder = HashingEncoder()
@@ -112,8 +102,6 @@ def test_identical_records_are_unchanged_and_not_encoded_again(tmp_path: Path) -
     ("options", "message"),
     [
         ({"encoder": HashingEncoder(name="other")}, "'hashing'"),
-        ({"encoder": HashingEncoder(revision="2")}, "revision"),
-        ({"encoder": HashingEncoder(text_format="text")}, "text_format"),
         ({"chunk_tokens": 64}, "chunk_tokens"),
     ],
 )
@@ -143,34 +131,10 @@ def test_one_build_at_a_time(tmp_path: Path) -> None:
     build(tmp_path, source("a", record("1")))
 
 
-def test_a_source_is_read_little_ahead_of_the_encoder(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(pipeline, "LARGEST_BATCH", pipeline.SMALLEST_BATCH)
-    taken = 0
-    ahead: list[int] = []
-
-    def entries() -> Iterator[Entry]:
-        nonlocal taken
-        for taken in range(1, 6001):
-            yield record(str(taken))
-
-    build_knowledge_base(
-        entries(),
-        tmp_path,
-        encoder=HashingEncoder(dimension=4),
-        progress=lambda part: ahead.append(taken - part.vectors),
-    )
-    assert max(ahead) <= 2 * pipeline.LARGEST_BATCH / 1000
-    assert taken == 6000
-
-
 @pytest.mark.parametrize(
     ("given", "complaint"),
     [
-        ({"encoder": "sideways"}, "sideways"),
         ({"encoder": DeterministicFakeEmbedding(size=8)}, "EmbeddingsEncoder"),
-        ({"sources": ["papers.txt"]}, "papers.txt"),
         ({"sources": [5]}, "open_sources"),
         ({"path": "demo"}, "bundled"),
     ],
@@ -185,34 +149,80 @@ def test_a_base_is_built_of_what_can_be_used(
     assert list(tmp_path.iterdir()) == []
 
 
-PUBMED = Path(__file__).resolve().parents[2] / "shared" / "data" / "pubmed_xml"
+SOURCES: dict[str, tuple[Entry, ...]] = {
+    "10 mg": (record("dose", "Give 10 mg."), record("other", "Gout hurts.")),
+    "20 mg": (record("dose", "Give 20 mg."),),
+    "same": (record("dose", "Give 10 mg."), record("third", "Fever falls.")),
+    "deletion": (Deletion("dose"), Deletion("third")),
+    "third": (record("third", "Fever rises."), record("other", "Gout hurts.")),
+}
 
 
-@pytest.mark.skipif(not PUBMED.is_dir(), reason="the shared PubMed files are not there")
-def test_pubmed_files_add_up(tmp_path: Path) -> None:
-    sources = open_sources(PUBMED)
-    report = build_knowledge_base(sources, tmp_path, encoder=HashingEncoder())
-    with (PUBMED / "manifest.jsonl").open(encoding="utf-8") as file:
-        listed = [json.loads(line) for line in file]
-    total = report.counts
-    assert total.read == sum(row["citations"] + len(row["deleted"]) for row in listed) + len(
-        skipped_of(sources)
+def give(folder: Path, *names: str) -> dict[str, bool]:
+    """Index some of the sources; which of them were skipped."""
+    report = build(folder, *(source(name, *SOURCES[name]) for name in names))
+    return {part.name: part.skipped for part in report.sources}
+
+
+def test_a_source_that_returns_to_its_earlier_content_is_read_again(tmp_path: Path) -> None:
+    one, two = record("dose", "Give 10 mg."), record("dose", "Give 20 mg.")
+    for entry in (one, two, one):
+        content = str(entry.page_content)
+        build(tmp_path, EntrySource([entry], name="doses", fingerprint=content))
+        assert passages(tmp_path) == {"dose": content}
+
+
+@pytest.mark.slow
+@settings(max_examples=20, deadline=None)
+@given(
+    st.lists(
+        st.lists(st.sampled_from(sorted(SOURCES)), min_size=1, max_size=3), min_size=1, max_size=5
     )
-    assert (
-        total.read
-        == total.indexed + total.updated + total.unchanged + total.deleted + total.rejected
-    )
-    assert report.rejects_file is not None
-    rejects = [
-        json.loads(line) for line in report.rejects_file.read_text(encoding="utf-8").splitlines()
-    ]
-    assert len(rejects) == total.rejected
-    assert all(reject["position"] and reject["reason"] for reject in rejects)
-    assert contents(tmp_path)["records"] == total.indexed - total.deleted
-    again = build_knowledge_base(open_sources(PUBMED), tmp_path, encoder=HashingEncoder())
-    assert (again.counts.read, again.passages) == (0, report.passages)
+)
+def test_each_source_counts_when_it_is_first_given(
+    tmp_path_factory: pytest.TempPathFactory, runs: list[list[str]]
+) -> None:
+    folder = tmp_path_factory.mktemp("kb")
+    model: dict[str, str] = {}
+    read: set[str] = set()
+    for names in runs:
+        for name in names:
+            for entry in SOURCES[name] if name not in read else ():
+                if isinstance(entry, Deletion):
+                    model.pop(entry.source_id, None)
+                elif isinstance(entry, Document):
+                    model[str(entry.id)] = entry.page_content
+            read.add(name)
+        give(folder, *names)
+    assert passages(folder) == model
 
 
-def test_a_place_whose_name_is_no_utf8_is_refused() -> None:
-    with pytest.raises(InputError, match="is not UTF-8"):
-        open_place("kb\udcff")
+def index(kb: Path, *paths: Path) -> BuildReport:
+    return build_knowledge_base(open_sources(paths), kb, encoder=HashingEncoder())
+
+
+def write(path: Path, text: str) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    return path
+
+
+def texts(kb: Path) -> dict[str, str]:
+    return {id.partition("#")[0]: text for id, text in passages(kb).items()}
+
+
+def test_another_file_of_the_same_name_replaces_no_document(tmp_path: Path) -> None:
+    kb = tmp_path / "kb"
+    one = write(tmp_path / "t1" / "docs" / "protocol.txt", "Trial one.")
+    two = write(tmp_path / "t2" / "docs" / "protocol.txt", "Trial two.")
+    index(kb, one)
+    for path in (two, two.parent):
+        with pytest.raises(KnowledgeBaseError, match="would replace") as raised:
+            index(kb, path)
+        assert str(tmp_path / "t2") in str(raised.value)
+    assert texts(kb) == {"docs/protocol.txt": "Trial one."}
+    index(kb, tmp_path / "t2")
+    assert texts(kb) == {"docs/protocol.txt": "Trial one.", "t2/docs/protocol.txt": "Trial two."}
+    sources: list[Any] = [*open_sources(one), *open_sources(two)]
+    with pytest.raises(KnowledgeBaseError, match="would replace"):
+        build_knowledge_base(sources, tmp_path / "new", encoder=HashingEncoder())

@@ -9,12 +9,11 @@ from langchain_core.documents import Document
 
 from briefcontext.errors import KnowledgeBaseError
 from briefcontext.knowledge.build.pipeline import Progress
-from briefcontext.knowledge.knowledge_base import KnowledgeBase, knowledge_base_info
+from briefcontext.knowledge.knowledge_base import KnowledgeBase
 from briefcontext.knowledge.sources.source import Deletion
-from briefcontext.knowledge.store.table import Table
 from briefcontext.retrievers.knowledge_base import SearchMethod, retriever_over
 from tests.hashing_encoder import HashingEncoder
-from tests.knowledge_bases import BrokenEncoder, build, record, source
+from tests.knowledge_bases import build, record, source
 
 METHODS: tuple[SearchMethod, ...] = ("dense", "bm25", "hybrid")
 SIZE = 40
@@ -85,9 +84,7 @@ def during(folder: Path, look: Callable[[], None], **options: Any) -> int:
     return len(looks)
 
 
-def test_an_open_base_answers_from_its_old_state_until_the_new_one_is_complete(
-    base: KnowledgeBase,
-) -> None:
+def test_an_open_base_answers_from_its_old_state_during_an_update(base: KnowledgeBase) -> None:
     def look() -> None:
         assert versions(base) == OLD
         assert len(base) == SIZE
@@ -105,54 +102,3 @@ def test_an_open_base_answers_from_its_old_state_until_the_new_one_is_complete(
     with pytest.raises(KnowledgeBaseError, match="holds no source"):
         base.source(f"d{SIZE - 1}")
     assert base.verify() == []
-
-
-def test_a_base_that_is_opened_during_an_update_answers_from_its_old_state(tmp_path: Path) -> None:
-    begin(tmp_path)
-
-    def look() -> None:
-        with opened(tmp_path) as other:
-            assert versions(other) == OLD
-            assert knowledge_base_info(tmp_path)["state"] == "building"
-            (problem,) = other.verify()
-            assert "An update of" in problem
-
-    assert during(tmp_path, look) >= 1
-
-
-def test_an_update_that_was_stopped_leaves_the_old_state_in_use(tmp_path: Path) -> None:
-    begin(tmp_path)
-    for _ in range(2):
-        with pytest.raises(KnowledgeBaseError, match="not finite"):
-            update(tmp_path, encoder=BrokenEncoder())
-        with opened(tmp_path) as other:
-            assert versions(other) == OLD
-            assert len(other) == SIZE
-    update(tmp_path)
-    with opened(tmp_path) as other:
-        assert versions(other)["get: version 2"] == 2
-        assert other.verify() == []
-
-
-def test_what_an_update_takes_away_while_it_is_read_is_looked_for_again(
-    base: KnowledgeBase, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    read = Table.read
-    updates = iter([update])
-
-    def read_late(table: Table, *given: Any, **options: Any) -> Any:
-        for updated in updates:
-            updated(base.path)
-        return read(table, *given, **options)
-
-    monkeypatch.setattr(Table, "read", read_late)
-    for found in (
-        base.search("Aspirin for stroke", 10),
-        base.search_terms("Aspirin for stroke", 10),
-    ):
-        assert len(found) == 10
-        assert all(
-            "version 1" not in document.page_content
-            for document in found
-            if document.id != f"d{SIZE - 2}"
-        )

@@ -40,6 +40,8 @@ from briefcontext.knowledge.store.manifest import Manifest
 from briefcontext.retrievers.calibration import Calibration
 from briefcontext.retrievers.rankings import TwoRankings
 
+pytestmark = pytest.mark.slow
+
 VAGUE = "What about {} now, after {}?"
 
 
@@ -284,7 +286,6 @@ def test_a_graph_refuses_what_its_calibration_is_not_for(
         )
 
 
-@pytest.mark.slow
 def test_a_study_measures_both_checks_and_its_folder_is_verified(
     items: list[Item], tmp_path: Path
 ) -> None:
@@ -313,7 +314,6 @@ def test_a_study_measures_both_checks_and_its_folder_is_verified(
     assert "auc" not in few["iou"]
 
 
-@pytest.mark.slow
 def test_the_command_fits_keeps_and_refuses(items: list[Item], tmp_path: Path) -> None:
     questions, out = tmp_path / "questions.jsonl", tmp_path / "preflight.json"
     rows = [

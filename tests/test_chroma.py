@@ -10,9 +10,10 @@ from langchain_openai import ChatOpenAI
 from langchain_text_splitters import RecursiveCharacterTextSplitter
 
 from briefcontext import Settings, build_graph
-from briefcontext.errors import InputError
 from tests.hashing_encoder import HashingEncoder
 from tests.openai_server import OpenAIServer
+
+pytestmark = pytest.mark.slow
 
 chroma = pytest.importorskip("langchain_chroma", reason="langchain-chroma is not installed")
 
@@ -89,11 +90,3 @@ def test_chunks_of_one_file_are_read_in_the_order_of_the_file(
     (call, *_) = server.all_calls
     shown = [text for _, text in call.documents if "spirin" in text or "bleeding" in text]
     assert ["Aspirin" in text for text in shown] == [True, False]
-
-
-def test_filters_of_a_knowledge_base_do_not_apply_to_a_collection(
-    collection: Callable[[], Any], chat_model: ChatOpenAI
-) -> None:
-    graph = build_graph(retriever=collection(), reader=chat_model)
-    with pytest.raises(InputError, match="filters"):
-        graph.invoke({"question": QUESTION}, context=Settings(years="2010-"))

@@ -40,6 +40,7 @@ def questions(tmp_path: Path) -> str:
     return str(tmp_path / "questions.jsonl")
 
 
+@pytest.mark.slow
 def test_experiment_and_compare_from_the_command_line(
     run: Run, questions: str, tmp_path: Path, server: OpenAIServer
 ) -> None:

@@ -227,7 +227,8 @@ def test_a_bad_row_is_named_with_its_line_and_its_fault(
         ),
         (
             "infinitebench-mc",
-            '{"id": 1, "input": "Who?", "context": "x", "options": ["a", "b"], "answer": ["a", ["b"]]}',
+            '{"id": 1, "input": "Who?", "context": "x", "options": ["a", "b"], "answer": ["a", '
+            '["b"]]}',
             "line 1: the answer .* is not one",
         ),
         ("jsonl", "", "There is no question in"),

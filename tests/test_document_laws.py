@@ -134,7 +134,10 @@ def as_word(document: list[Block]) -> bytes:
     for number, (kind, first, lines) in enumerate(document, start=1):
         if kind == "ol":
             level = f'<w:start w:val="{first}"/><w:numFmt w:val="decimal"/><w:lvlText w:val="%1."/>'
-            numbering += f'<w:abstractNum w:abstractNumId="{number}"><w:lvl w:ilvl="0">{level}</w:lvl></w:abstractNum>'
+            numbering += (
+                f'<w:abstractNum w:abstractNumId="{number}"><w:lvl w:ilvl="0">{level}</w:lvl>'
+                f"</w:abstractNum>"
+            )
             instances += f'<w:num w:numId="{number}"><w:abstractNumId w:val="{number}"/></w:num>'
             mark = f'<w:numPr><w:ilvl w:val="0"/><w:numId w:val="{number}"/></w:numPr>'
             body += "".join(paragraph(line, mark) for line in lines)
@@ -200,10 +203,3 @@ def test_a_first_row_with_a_figure_is_not_a_header(figure: str) -> None:
     (entry,) = read_html(io.BytesIO(as_html(table, heads=False).encode()), "f/a.html")
     assert isinstance(entry, Document)
     assert entry.page_content.split("\n\n") == [f"drug | {figure}", "other |"]
-
-
-def test_a_first_row_of_words_is_a_header() -> None:
-    table: list[Block] = [("table", 0, [["drug", "adult", "child"], ["a", "", "1 mg"]])]
-    (entry,) = read_html(io.BytesIO(as_html(table, heads=False).encode()), "f/a.html")
-    assert isinstance(entry, Document)
-    assert entry.page_content.split("\n\n") == ["drug | adult | child", "drug: a | child: 1 mg"]

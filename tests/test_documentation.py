@@ -15,9 +15,7 @@ from typing import Any
 import pytest
 import typer
 
-from briefcontext import graph
 from briefcontext.cli import app, main
-from docs.pictures import NODES
 from docs.reference import answer_page, settings_page
 from tests import eutils_server
 from tests.documentation import PAGES, ROOT, scripted_model
@@ -155,10 +153,7 @@ def test_every_other_command_exists(command: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("block", blocks("console"))
 def test_an_example_prints_the_lines_shown(
-    block: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    block: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     command, _, shown = block.partition("\n")
     monkeypatch.setenv("COLUMNS", "110")
@@ -169,7 +164,7 @@ def test_an_example_prints_the_lines_shown(
         return "\n" + re.sub(r"[\d.]+ s\b", "… s", plain) + "\n"
 
     output = lines(capsys.readouterr().out)
-    # A line with an ellipsis alone stands for lines that are left out.
+    # A line with only an ellipsis replaces lines that are left out.
     first, *rest = re.split(r"^…$", lines(shown), flags=re.MULTILINE)
     assert output.startswith(first)
     place = len(first) - 1
@@ -190,10 +185,7 @@ def test_json_is_valid(block: str) -> None:
 
 @pytest.mark.parametrize("path", sorted((ROOT / "examples").glob("*.py")), ids=lambda p: p.stem)
 def test_an_example_runs(
-    path: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
     runpy.run_path(str(path), run_name="__main__")
@@ -202,7 +194,7 @@ def test_an_example_runs(
 
 def test_options_in_the_text_exist() -> None:
     group = typer.main.get_command(app)
-    commands: dict[str, Any] = {**group.commands}  # type: ignore[attr-defined]
+    commands: dict[str, Any] = {**group.commands}
     for name in ("experiment", "kb", "pubmed"):
         commands |= commands[name].commands
     params = [param for each in commands.values() for param in each.params]
@@ -216,26 +208,10 @@ def test_options_in_the_text_exist() -> None:
         assert options <= known, name
 
 
-def test_what_the_commands_create_is_ignored_by_git() -> None:
-    created = {
-        path
-        for command in OURS
-        for path in re.findall(r"(?:--kb|--out|prompts) ([\w-]+)", command)
-        if path not in ("demo", "pubmed")
-    }
-    assert {"my-kb", "runs", "my-prompts"} <= created
-    for path in (*created, "site", "answers.jsonl"):
-        subprocess.run(["git", "check-ignore", "--quiet", f"{path}/"], cwd=ROOT, check=True)
-
-
 def test_links_of_the_readme_lead_to_files() -> None:
     links = re.findall(r"\]\((?!https?:|#)([^)#]+)", TEXTS["README.md"])
     assert links
     assert [link for link in links if not (ROOT / link).exists()] == []
-
-
-def test_the_picture_of_the_graph_has_its_nodes() -> None:
-    assert NODES.keys() == graph.get_graph().nodes.keys()
 
 
 def test_the_reference_describes_every_setting_and_every_field_of_an_answer() -> None:

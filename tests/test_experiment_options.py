@@ -109,6 +109,7 @@ def test_an_option_that_no_method_uses_is_refused(
     assert not (tmp_path / "run").exists()
 
 
+@pytest.mark.slow
 def test_the_preflight_study_takes_the_bundled_knowledge_base_and_tells_how_far_it_is(
     tmp_path: Path, questions: str
 ) -> None:
@@ -171,6 +172,7 @@ def test_a_calibration_decides_which_questions_are_mapped(
         run("cost", questions, tmp_path / "run", *given, "--k", "16")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("given", "reason"),
     [
@@ -216,6 +218,7 @@ def test_two_steps_are_not_taken_at_once(tmp_path: Path, questions: str) -> None
         run("open_ended", questions, tmp_path / "run", *given)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("lost", ["some", "all"])
 def test_a_run_with_failed_calls_writes_its_report_and_ends_as_failed(
     tmp_path: Path, server: OpenAIServer, rows: list[dict[str, Any]], lost: str

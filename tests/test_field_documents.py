@@ -91,43 +91,19 @@ PAGES = {
         "Dose",
         "Store cold.",
     ],
-    "<ul role=tablist><li><a role=tab href='#t2' id=l2>Children</a></ul>"
-    "<div role=tabpanel id=t2 aria-labelledby=l2 style='display: none'>5 mg</div>": [
-        "- Children",
-        "Children",
-        "5 mg",
-    ],
-    "<span id=l1>Elderly</span><div role=tabpanel aria-labelledby=l1 hidden>2 mg</div>": [
-        "Elderly",
-        "Elderly",
-        "2 mg",
-    ],
     "<p>Give <span style='display:none'>10</span> 5 mg <i style='visibility: hidden'>no</i></p>": [
         "Give 5 mg"
     ],
     "<p><input type=checkbox checked> give <input type=radio> stop</p>": ["☒ give ☐ stop"],
-    "<p>Dose <input value='5 mg'>, route <select><option>oral<option selected>IV</select></p>": [
-        "Dose 5 mg , route IV"
-    ],
-    "<p><span role=checkbox aria-checked=true>give</span></p>": ["☒ give"],
     "<ol><li>One<li value=4>Four<li>Five</ol>": ["1. One", "4. Four", "5. Five"],
-    "<ol type=a start=2><li>One<ol><li>In</ol></ol>": ["b) One", "  1. In"],
     "<p>1<sup>1</sup>/<sub>2</sub> tablets, 2<sup>1</sup>&frasl;<sub>4</sub></p>": [
         "1 1/2 tablets, 2 1⁄4"
     ],
-    "<p>1<math><mfrac><mn>1</mn><mn>2</mn></mfrac></math> tablets</p>": ["1 1/2 tablets"],
     "<p>x<sup>n+1</sup>, (a)<sup>2</sup>, H<sub>2</sub>O, 10<sub>2</sub></p>": [
         "x^(n+1), (a)^2, H2O, 10_2"
     ],
-    "<p>Ca<sup>2+</sup>, SO<sub>4</sub><sup>2−</sup>, e<sup>a+b</sup></p>": [
-        "Ca^2+, SO4^2−, e^(a+b)"
-    ],
-    "<table><tr><td rowspan=2>Age<td colspan=2>Dose<tr><td>oral<td>IV<tr><td>child<td>3 mg<td>1 mg</table>": [
-        "Age: child | Dose › oral: 3 mg | Dose › IV: 1 mg"
-    ],
-    "<p>10<sup>9</sup>/2, x<sup>2</sup>/2, 10<sup>9</sup>/L</p>": ["10^9/2, x^2/2, 10^9/L"],
-    "<p>Drug<sup>®</sup> on the 2<sup>nd</sup> day, CD4<sup>+</sup>, 5<sup>*</sup></p>": [
-        "Drug® on the 2nd day, CD4^+, 5*"
+    "<table><tr><td rowspan=2>A<td colspan=2>Dose<tr><td>oral<td>IV<tr><td>one<td>3<td>1</table>": [
+        "A: one | Dose › oral: 3 | Dose › IV: 1"
     ],
     "<p>Shown.<sup>3</sup> Shown<sup><a href='#r4'>4</a></sup></p>": ["Shown.[3] Shown[4]"],
 }
@@ -137,22 +113,6 @@ PAGES = {
 def test_a_page_is_read_as_it_is_shown(tmp_path: Path, page: str) -> None:
     (tmp_path / "a.html").write_text(f"<body>{page}</body>", encoding="utf-8")
     assert read(tmp_path / "a.html").page_content.split("\n\n") == PAGES[page]
-
-
-@pytest.mark.parametrize(
-    ("stated", "body", "title"),
-    [
-        ("Doses", "<h1>Head</h1>", "Doses"),
-        ("doses.docx", "<h1>Head</h1>", "Head"),
-        ("Microsoft Word - doses", "<h1>Head</h1>", "Head"),
-        ("", "<p>Text</p>", "a"),
-    ],
-)
-def test_a_stated_title_counts_unless_it_is_a_file_name(
-    tmp_path: Path, stated: str, body: str, title: str
-) -> None:
-    (tmp_path / "a.html").write_text(f"<title>{stated}</title>{body}", encoding="utf-8")
-    assert read(tmp_path / "a.html").metadata["title"] == title
 
 
 FORM = (
@@ -165,10 +125,9 @@ FORM = (
     ("field", "state"),
     [
         ("<w:checkBox><w:default w:val='0'/><w:checked/></w:checkBox>", "☒"),
-        ("<w:checkBox><w:default w:val='1'/><w:checked w:val='0'/></w:checkBox>", "☐"),
-        ("<w:checkBox><w:default w:val='1'/></w:checkBox>", "☒"),
         (
-            "<w:ddList><w:result w:val='1'/><w:listEntry w:val='give'/><w:listEntry w:val='do not give'/></w:ddList>",
+            "<w:ddList><w:result w:val='1'/><w:listEntry w:val='give'/><w:listEntry w:val='do not "
+            "give'/></w:ddList>",
             "do not give",
         ),
     ],
@@ -230,12 +189,14 @@ def write(path: Path, *more: str) -> None:
     subprocess.run(command, input=SOURCE.encode(), check=True)
 
 
-@pytest.mark.parametrize("ending", ["docx", "epub", "odt", "rtf", "html"])
+@pytest.mark.slow
+@pytest.mark.parametrize("ending", ["docx", "epub", "rtf"])
 def test_a_document_reads_the_same_in_each_format(tmp_path: Path, ending: str) -> None:
     write(tmp_path / f"a.{ending}")
     assert read(tmp_path / f"a.{ending}").page_content.split("\n\n") == READ
 
 
+@pytest.mark.slow
 def test_slides_keep_exponents_and_cells(tmp_path: Path) -> None:
     write(tmp_path / "a.pptx")
     blocks = read(tmp_path / "a.pptx").page_content.split("\n\n")
@@ -265,12 +226,8 @@ def article(folder: Path, meta: str, attributes: str = "") -> Document:
     ("title", "retracted"),
     [
         ("Retraction: Bees", True),
-        ("Retracted: Bees", True),
-        ("[Retracted] Bees", True),
         ("WITHDRAWN: Bees", True),
-        ("RETRACTED ARTICLE: Bees", True),
         ("Retraction of the uterus: a trial", False),
-        ("Withdrawn patients in trials", False),
     ],
 )
 def test_a_title_that_marks_a_retraction_counts(
@@ -279,41 +236,29 @@ def test_a_title_that_marks_a_retraction_counts(
     assert article(tmp_path, GROUP.format(title, "")).metadata["retracted"] == retracted
 
 
-def test_a_subtitle_and_an_english_title_and_abstract_are_read(tmp_path: Path) -> None:
-    translated = (
-        "<trans-title-group xml:lang='en'><trans-title>Bees</trans-title></trans-title-group>"
-    )
-    abstracts = (
-        "<abstract><p>Abejas.</p></abstract>"
-        "<trans-abstract xml:lang='en'><p>Bees.</p></trans-abstract>"
-        "<trans-abstract xml:lang='fr'><p>Abeilles.</p></trans-abstract>"
-    )
-    group = GROUP.format("Abejas", f"<subtitle>un ensayo</subtitle>{translated}")
-    document = article(tmp_path, group + abstracts, " xml:lang='es'")
-    assert document.metadata["title"] == "Bees"
-    assert document.page_content.split("\n\n") == [
-        *("Bees", "Abejas: un ensayo", "Abstract", "Abejas.", "Abstract", "Bees.", "Text.")
-    ]
-    english = article(tmp_path, group + abstracts)
-    assert english.metadata["title"] == "Abejas: un ensayo"
-    assert "Bees." not in english.page_content
-
-
 @pytest.mark.parametrize(
     ("contributor", "author"),
     [
-        ("<string-name><surname>Doe</surname><given-names>J A</given-names></string-name>", "Doe, JA"),
-        ("<string-name>Jane Doe</string-name>", "Jane Doe"),
+        (
+            "<string-name><surname>Doe</surname><given-names>J A</given-names></string-name>",
+            "Doe, JA",
+        ),
         ("<name><surname>Doe</surname><suffix>III</suffix></name>", "Doe, III"),
-        ("<collab>Bee Group<contrib-group><contrib contrib-type='author'><name><surname>Roe"
-         "</surname></name></contrib></contrib-group></collab>", "Bee Group"),
+        (
+            "<collab>Bee Group<contrib-group><contrib contrib-type='author'><name><surname>Roe"
+            "</surname></name></contrib></contrib-group></collab>",
+            "Bee Group",
+        ),
     ],
-)  # fmt: skip
+)
 def test_an_author_is_named_however_the_name_is_marked_up(
     tmp_path: Path, contributor: str, author: str
 ) -> None:
     group = f"<contrib-group><contrib>{contributor}</contrib></contrib-group>"
-    editors = "<contrib-group content-type='editors'><contrib><collab>No</collab></contrib></contrib-group>"
+    editors = (
+        "<contrib-group content-type='editors'><contrib><collab>No</collab></contrib>"
+        "</contrib-group>"
+    )
     assert article(tmp_path, group + editors).metadata["authors"] == author
 
 
@@ -322,24 +267,13 @@ def test_an_author_is_named_however_the_name_is_marked_up(
     [
         (r"\sqrt{\frac{a \times b}{3600}}", "√(a×b/3600)"),
         (r"\frac{a}{72 \times b}", "a/(72×b)"),
-        (r"\frac{1}{x(a+b)}", "1/(x(a+b))"),
-        (r"\frac{a}{(b)(c)}", "a/((b)(c))"),
         (r"\frac{140 - {age}}{72}x^{2}", "((140-age)/72)x^2"),
         (r"1\frac{1}{2}", "1 1/2"),
-        (r"x\frac{1}{2}", "x(1/2)"),
-        (r"a/\frac{b}{c}", "a/(b/c)"),
-        (r"e^{- k t}", "e^(-kt)"),
         (r"{SCr}^{- 1.154}", "SCr^-1.154"),
-        (r"x_{i+1} = a_{1}", "x_(i+1)=a1"),
         (r"{Ca}^{2+}", "Ca^2+"),
         (r"e^{a+b}", "e^(a+b)"),
-        (r"\dfrac{a}{b}", "a/b"),
-        (r"\log_{10} x", "log10 x"),
-        (r"{dose}{weight}", "dose weight"),
         (r"5\ \text{mg per kg} \leq 10^{9}", "5 mg per kg≤10^9"),
-        (r"\left. x \right|_{0}", "x|_0"),
         (r"\begin{matrix}a & b\\c & d\end{matrix}", "a b; c d"),
-        (r"\frac{a", r"\frac{a"),
     ],
 )
 def test_a_formula_keeps_its_grouping_on_one_line(tex: str, text: str) -> None:

@@ -1,21 +1,11 @@
 """Files that are never there in part, lock files, hashes, and JSON lines that survive any text."""
 
-import hashlib
 from pathlib import Path
 
 import pytest
 
 from briefcontext.errors import InputError, first_line
-from briefcontext.files import (
-    encodable,
-    file_sha256,
-    json_line,
-    json_objects,
-    lock,
-    replacing,
-    sha256,
-    write_whole,
-)
+from briefcontext.files import json_line, json_objects, replacing, write_whole
 
 
 def test_a_file_is_replaced_whole_or_not_at_all(tmp_path: Path) -> None:
@@ -37,24 +27,6 @@ def test_a_file_is_replaced_whole_or_not_at_all(tmp_path: Path) -> None:
     assert target.read_bytes() == rb"new \ud83d"
 
 
-def test_a_lock_is_held_until_its_block_ends(tmp_path: Path) -> None:
-    with lock(tmp_path / "run.lock", InputError("busy")), pytest.raises(InputError, match="busy"):
-        lock(tmp_path / "run.lock", InputError("busy"))
-    with lock(tmp_path / "run.lock", InputError("busy")):
-        pass
-
-
-def test_hashes_are_those_of_the_bytes(tmp_path: Path) -> None:
-    (tmp_path / "file").write_bytes("ä".encode())
-    assert (
-        sha256("ä")
-        == sha256("ä".encode())
-        == file_sha256(tmp_path / "file")
-        == hashlib.sha256(b"\xc3\xa4").hexdigest()
-    )
-    assert sha256("\ud83d") != sha256("\ud83e")
-
-
 def test_any_text_is_one_line_of_json_and_comes_back(tmp_path: Path) -> None:
     rows = [{"text": "line \u2028 feed \n and half a pair \ud83d"}, {"text": "ä"}]
     lines = "".join(map(json_line, rows))
@@ -62,10 +34,6 @@ def test_any_text_is_one_line_of_json_and_comes_back(tmp_path: Path) -> None:
     assert lines.count("\n") == len(lines.splitlines()) == 2
     assert list(json_objects(tmp_path / "rows.jsonl")) == rows
     assert list(json_objects(tmp_path / "none.jsonl")) == []
-
-
-def test_half_a_pair_is_replaced_and_the_length_kept() -> None:
-    assert encodable("a\ud83db") == "a\ufffdb"
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Filters: every passage that is found fulfils them, and as many come back as are asked for and there are."""
+"""Filters: each passage of a result matches them, and k come back if there are k."""
 
 import json
 import re
@@ -18,18 +18,11 @@ from briefcontext.errors import InputError
 from briefcontext.graphs.graph import build_graph
 from briefcontext.graphs.settings import Settings
 from briefcontext.knowledge.knowledge_base import KnowledgeBase
-from briefcontext.knowledge.store.filters import Filters
-from briefcontext.retrievers.knowledge_base import (
-    BM25Retriever,
-    DenseRetriever,
-    HybridRetriever,
-    SearchMethod,
-    retriever_over,
-)
-from briefcontext.retrievers.long_document import LongDocumentRetriever
-from briefcontext.retrievers.ranking_retriever import RankingRetriever, WrappedRetriever
+from briefcontext.knowledge.store.filters import Filters, one_of
+from briefcontext.knowledge.store.table import Table
+from briefcontext.retrievers.knowledge_base import DenseRetriever, SearchMethod, retriever_over
+from briefcontext.retrievers.ranking_retriever import RankingRetriever
 from tests.command_line import command_line
-from tests.conftest import FixedRetriever
 from tests.hashing_encoder import HashingEncoder
 from tests.knowledge_bases import build, record, source
 
@@ -112,7 +105,7 @@ def found(documents: list[Document]) -> list[str]:
 
 @given(filters=any_filters, k=st.integers(1, len(RECORDS)))
 @settings(max_examples=40, deadline=None)
-def test_k_passages_come_back_and_all_fulfil_the_filters(
+def test_a_filtered_search_returns_k_passages_that_match(
     base: KnowledgeBase, filters: Filters, k: int
 ) -> None:
     fulfil = fulfilling(filters)
@@ -159,7 +152,7 @@ def _with(retriever: RankingRetriever) -> Make:
 
 
 @pytest.mark.parametrize("name", list(BY_FILTERS))
-async def test_a_retriever_searches_by_its_own_filters_or_by_those_of_a_call(
+async def test_filters_of_a_call_replace_those_of_the_retriever(
     name: str, base: KnowledgeBase
 ) -> None:
     make = BY_FILTERS[name](base)
@@ -175,28 +168,6 @@ async def test_a_retriever_searches_by_its_own_filters_or_by_those_of_a_call(
     assert len(make(filters=recent).invoke(QUESTION, k=9)) == 9
 
 
-NO_SUCH_SEARCH: dict[str, Callable[[], RankingRetriever]] = {
-    "a retriever of your own": lambda: WrappedRetriever(
-        retriever=FixedRetriever(documents=RECORDS)
-    ),
-    "One document": lambda: LongDocumentRetriever.from_document(RECORDS[0], HashingEncoder()),
-    "A list of documents": lambda: BM25Retriever.from_documents(RECORDS),
-    "FixedRetriever": lambda: HybridRetriever(retrievers=[FixedRetriever(documents=RECORDS)]),
-}
-
-
-@pytest.mark.parametrize("what", list(NO_SUCH_SEARCH))
-async def test_what_cannot_be_searched_by_filters_says_so(what: str) -> None:
-    retriever, filters = NO_SUCH_SEARCH[what](), Filters(first_year=2015)
-    retriever.invoke(QUESTION)
-    with pytest.raises(
-        InputError, match=rf"{what}.* cannot be searched by filters \(years 2015-\)"
-    ):
-        retriever.invoke(QUESTION, filters=filters)
-    with pytest.raises(InputError, match="cannot be searched by filters"):
-        await retriever.ainvoke(QUESTION, filters=filters)
-
-
 def _run(base: KnowledgeBase, **settings: Any) -> Any:
     built = build_graph(reader=PassageReader(), retriever=DenseRetriever(knowledge_base=base))
     updates = built.stream(
@@ -210,7 +181,7 @@ def _run(base: KnowledgeBase, **settings: Any) -> Any:
     }
 
 
-def test_the_graph_reads_only_what_fulfils_the_settings(base: KnowledgeBase) -> None:
+def test_the_graph_reads_only_passages_that_match_the_filters(base: KnowledgeBase) -> None:
     state = _run(base, years="2015-", publication_types=["review"], languages=["en"], top_k=3)
     assert len(state["ranking"]) == 3
     assert set(found(state["ranking"])) <= fulfilling(
@@ -218,31 +189,14 @@ def test_the_graph_reads_only_what_fulfils_the_settings(base: KnowledgeBase) -> 
     )
 
 
-@pytest.mark.parametrize(
-    ("given", "held"),
-    [
-        ("2015-2020", (2015, 2020)),
-        ("2015-", (2015, None)),
-        ("-2019", (None, 2019)),
-        (" 2021 ", (2021, 2021)),
-        ([2015, None], (2015, None)),
-        (None, None),
-    ],
-)
-def test_years_are_a_pair_or_a_text(given: object, held: object) -> None:
-    assert Settings(years=given).years == held
-
-
-@pytest.mark.parametrize(
-    "years", ["", "-", "19", "20x5", "15-20", "2020-2010", "2010-2015-2020", [2015], [99999, None]]
-)
+@pytest.mark.parametrize("years", ["-", "2020-2010", [2015]])
 def test_years_that_are_none_are_refused_by_name(years: object) -> None:
     said = re.escape(f"years = {years!r}: ") if isinstance(years, str) else "years"
     with pytest.raises(InputError, match=said) as raised:
-        Settings(years=years)  # type: ignore[arg-type]
+        Settings(years=years)
     assert "valid integer" not in str(raised.value)
     with pytest.raises(InputError, match="publication_types"):
-        Settings(publication_types=[" "])  # type: ignore[arg-type]
+        Settings(publication_types=[" "])
 
 
 ROWS = [
@@ -263,6 +217,7 @@ ROWS = [
 ]
 
 
+@pytest.mark.slow
 def test_the_command_line_asks_and_searches_by_filters(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -272,11 +227,7 @@ def test_the_command_line_asks_and_searches_by_filters(
     assert run("index", str(rows), "--kb", folder, "--encoder", "minilm")[0] == 0
     for options, ids in {
         ("--years", "2015-"): {"t", "r"},
-        ("--years", "2010-2016"): {"t"},
-        ("--years", "-2019"): {"t", "o"},
-        ("--years", "2020"): {"r"},
         ("--type", "randomized controlled trial"): {"t"},
-        ("--type", "Review", "--type", "Randomized Controlled Trial"): {"t", "r"},
         ("--journal", "bees"): {"o"},
         ("--mesh", "Honey"): {"r"},
         ("--language", "fr"): {"o"},
@@ -288,9 +239,13 @@ def test_the_command_line_asks_and_searches_by_filters(
         code, out, _ = run("ask", "--kb", folder, "Does honey ease coughs?", *options, "--json")
         assert code == 0
         assert set() < {citation["source_id"] for citation in json.loads(out)["citations"]} <= ids
-    said = run("kb", "search", folder, "honey", "--years", "1999")[1]
-    assert "No passage fulfils the filters (year 1999)." in said
     code, out, _ = run("ask", "--kb", folder, "Does honey ease coughs?", "--years", "1999")
     assert code == 0
     assert "fulfils the filters (year 1999)" in " ".join(out.split())
-    assert run("ask", "--kb", folder, "Does honey ease coughs?", "--years", "199")[0] == 2
+
+
+@given(st.lists(st.text(st.characters(codec="utf-8"), max_size=8), max_size=4))
+def test_any_value_is_compared_as_it_is(base: KnowledgeBase, values: list[str]) -> None:
+    table = Table(str(base.path / "passages.lance"))
+    held = {"7", "11"}
+    assert table.count(one_of("id", [*values, *held])) == len(held | (set(BY_ID) & set(values)))

@@ -1,6 +1,5 @@
-"""Follow-ups: rewritten by the model into a question of their own, which is then answered."""
+"""Follow-ups: the model rewrites them into complete questions."""
 
-import json
 from typing import Any
 
 import pytest
@@ -12,9 +11,7 @@ from briefcontext.errors import InputError, ModelCallError
 from briefcontext.graphs.graph import build_graph
 from briefcontext.graphs.settings import Settings
 from briefcontext.page.app import create_app
-from tests.command_line import command_line
 from tests.conftest import QUESTION, FixedRetriever, make_documents
-from tests.notes import messages
 from tests.openai_server import OpenAIServer, Reply, faithful
 
 WHOLE = "Does aspirin lower the risk of stroke in children?"
@@ -31,15 +28,11 @@ def rewriting(reply: str) -> Any:
     [
         WHOLE,
         f"Question: {WHOLE}\n",
-        f'**"{WHOLE}"**',
-        f"\n- \n{WHOLE}\nIt adds children.",
         f"Here is the rewritten question:\n\n{WHOLE}",
-        f"**Rewritten question:** {WHOLE}",
         f"I cannot give more than the question.\n{WHOLE}",
-        f"Sure, I can make it one of its own.\nFollow-up: {WHOLE}",
     ],
 )
-def test_a_follow_up_is_answered_as_a_question_of_its_own(
+def test_a_follow_up_is_answered_as_the_rewritten_question(
     reply: str, chat_model: ChatOpenAI, server: OpenAIServer
 ) -> None:
     server.script = rewriting(reply)
@@ -77,47 +70,14 @@ def test_a_follow_up_on_a_thread_knows_what_was_asked_there(
         call.user for call in server.calls if call.stage == "answer" and "Follow-up:" in call.user
     ]
     assert [QUESTION in rewrites[0], WHOLE in rewrites[1], len(rewrites)] == [True, True, 2]
-    with pytest.raises(InputError, match="Nothing was asked on this thread before"):
+    with pytest.raises(InputError, match="Nothing was asked"):
         graph.invoke(
             {"question": "And in children?", "follow_up": True}, threads[1], context=SETTINGS
         )
 
 
-def test_the_command_says_what_a_follow_up_was_asked_as(
-    server: OpenAIServer, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    server.script = rewriting(WHOLE)
-    arguments = [
-        "--model",
-        "openai:follow-up",
-        "--model-arg",
-        f"base_url={server.url}",
-        "--model-arg",
-        "api_key=none",
-    ]
-    run = command_line(monkeypatch, capsys)
-    code, out, _ = run(
-        "ask", "And in children?", "--earlier", QUESTION, "--method", "vanilla", *arguments
-    )
-    assert (code, out.splitlines()[0]) == (0, f"Asked as: {WHOLE}")
-    code, _, error = run("ask", "And in children?", "--earlier", QUESTION)
-    assert code == 2
-    assert "rewritten by a model, and none is set" in error
-
-
-def test_a_question_without_earlier_ones_is_asked_as_it_is(
-    chat_model: ChatOpenAI, server: OpenAIServer
-) -> None:
-    graph = build_graph(
-        model=chat_model, retriever=FixedRetriever(documents=make_documents(4, about=0))
-    )
-    for earlier in (None, []):
-        graph.invoke({"question": QUESTION, "earlier": earlier}, context=SETTINGS)
-    assert server.stages() == ["answer", "answer"]
-
-
 @pytest.mark.parametrize(
-    "reply", ["...", "Here is the question:", "I cannot rewrite this. As an AI, I only help."]
+    "reply", ["Here is the question:", "I cannot rewrite this. As an AI, I only help."]
 )
 def test_a_model_that_writes_no_question_is_an_error(
     reply: str, chat_model: ChatOpenAI, server: OpenAIServer
@@ -126,16 +86,11 @@ def test_a_model_that_writes_no_question_is_an_error(
     graph = build_graph(
         model=chat_model, retriever=FixedRetriever(documents=make_documents(4, about=0))
     )
-    with pytest.raises(ModelCallError, match="did not rewrite the follow-up"):
+    with pytest.raises(ModelCallError, match="did not rewrite"):
         graph.invoke(FOLLOW_UP, context=SETTINGS)
 
 
-def test_without_a_model_a_follow_up_is_refused() -> None:
-    with pytest.raises(InputError, match="rewritten by a model, and none is set"):
-        build_graph(retriever=FixedRetriever(documents=[])).invoke(FOLLOW_UP)
-
-
-@pytest.mark.parametrize("earlier", ["x", [1], [""], ["x"] * 9, ["x" * 20_001]])
+@pytest.mark.parametrize("earlier", ["x", [""], ["x"] * 9])
 def test_earlier_questions_are_checked(
     earlier: Any, chat_model: ChatOpenAI, server: OpenAIServer
 ) -> None:
@@ -149,33 +104,3 @@ def test_earlier_questions_are_checked(
     )
     assert page.post("/api/ask", json={"question": QUESTION, "earlier": earlier}).status_code == 400
     assert server.calls == []
-
-
-def test_the_page_tells_the_question_that_was_made(
-    chat_model: ChatOpenAI, server: OpenAIServer
-) -> None:
-    server.script = rewriting(WHOLE)
-    graph = build_graph(
-        model=chat_model, retriever=FixedRetriever(documents=make_documents(4, about=0))
-    )
-    page = TestClient(
-        create_app(SETTINGS, graph=graph), client=("127.0.0.1", 1), base_url="http://127.0.0.1"
-    )
-    told = [json.loads(line) for line in page.post("/api/ask", json=FOLLOW_UP).text.splitlines()]
-    assert told[0] == {"event": "rewritten", "question": WHOLE}
-    assert told[-1]["answer"]["citations"]
-
-
-def test_the_answer_to_a_follow_up_says_how_it_was_read(
-    chat_model: ChatOpenAI, server: OpenAIServer
-) -> None:
-    server.script = rewriting(WHOLE)
-    graph = build_graph(
-        model=chat_model, retriever=FixedRetriever(documents=make_documents(4, about=0))
-    )
-    (message,) = messages(graph.invoke(FOLLOW_UP, context=SETTINGS)["answer"], "rewritten")
-    assert WHOLE in message
-    assert (
-        messages(graph.invoke({"question": QUESTION}, context=SETTINGS)["answer"], "rewritten")
-        == []
-    )

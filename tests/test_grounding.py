@@ -1,13 +1,11 @@
 """Looking up quotes in documents."""
 
-from itertools import pairwise
-
 import pytest
 from hypothesis import given, strategies as st
 from langchain_core.documents import Document
 
 from briefcontext.chains.extract import ground_all
-from briefcontext.chains.parsing.grounding import ground, lowered
+from briefcontext.chains.parsing.grounding import ground
 from briefcontext.chains.reader import CUT_AT
 
 TEXT = (
@@ -38,11 +36,7 @@ DOCUMENTS = [Document(id="other", page_content=OTHER), Document(id="text", page_
             "Treatment did not reduce mortality (RR 0.95;\n95% CI 0.8–1.1) compared with placebo",
             "fuzzy",
         ),
-        (
-            "Treatment did … reduce mortality",
-            "Treatment did not reduce mortality",
-            "fuzzy",
-        ),
+        ("Treatment did … reduce mortality", "Treatment did not reduce mortality", "fuzzy"),
         (
             "Background: ... IL-6 were raised. Treatment did not [...] compared with placebo",
             TEXT[: -len(AFTER)],
@@ -50,7 +44,9 @@ DOCUMENTS = [Document(id="other", page_content=OTHER), Document(id="text", page_
         ),
     ],
 )
-def test_a_quote_is_found_with_the_documents_own_words(quote: str, words: str, match: str) -> None:
+def test_a_quote_is_found_with_the_words_of_the_document(
+    quote: str, words: str, match: str
+) -> None:
     found = ground(quote, DOCUMENTS)
     assert found is not None
     assert (found["document_id"], found["match"]) == ("text", match)
@@ -123,9 +119,7 @@ WHOLE = (
         *((", or propranolol", ", and propranolol"), ("propranolol for", "metoprolol for")),
     ],
 )
-def test_another_drug_unit_or_claim_is_not_found_however_much_else_is_alike(
-    words: str, others: str
-) -> None:
+def test_a_quote_with_another_drug_unit_or_claim_is_not_found(words: str, others: str) -> None:
     assert ground(WHOLE.replace(words, others), [Document(id="d", page_content=WHOLE)]) is None
 
 
@@ -172,36 +166,16 @@ def test_a_figure_is_found_whole_and_with_its_sign(quote: str, words: str | None
     assert (found and found["text"]) == words
 
 
-def test_a_thousand_is_the_same_with_and_without_a_comma() -> None:
-    found = ground(
-        "enrolled 1000 adults in all",
-        [Document(id="d", page_content="It Enrolled 1,000 adults in all.")],
-    )
-    assert found is not None
-    assert found["match"] == "normalised"
-
-
 def test_a_quote_named_for_the_wrong_document_goes_to_the_right_one() -> None:
     found = ground("IL-6 were raised", DOCUMENTS, preferred="other")
     assert found is not None
     assert found["document_id"] == "text"
 
 
-def test_the_named_document_wins_where_both_have_the_words() -> None:
-    twins = [Document(id=id, page_content="The same words stand here.") for id in ("a", "b")]
-    found = ground("same words stand", twins, preferred="b")
-    assert found is not None
-    assert found["document_id"] == "b"
-
-
-def test_a_threshold_above_100_switches_similarity_off() -> None:
-    assert ground("Treatments did not reduce the mortality", DOCUMENTS, threshold=101) is None
-
-
 TITLED = [
     Document(
         id="a",
-        page_content="Nothing of the kind stands here.",
+        page_content="Nothing of the kind is here.",
         metadata={"title": "Zinc for the common cold."},
     ),
     Document(
@@ -221,31 +195,11 @@ TITLED = [
         ("zinc for the common cold", "a", "b", "exact"),
     ],
 )
-def test_a_title_counts_where_no_text_has_the_words_in_the_same_way(
+def test_a_title_is_searched_after_the_texts(
     quote: str, preferred: str, id: str | None, match: str | None
 ) -> None:
     found = ground(quote, TITLED, preferred=preferred)
     assert (found and found["document_id"], found and found["match"]) == (id, match)
-
-
-def test_words_of_a_title_have_no_place_in_the_text() -> None:
-    found = ground("zinc for the common-cold", TITLED[:1])
-    assert found == {
-        "text": "Zinc for the common cold",
-        "document_id": "a",
-        "start": None,
-        "end": None,
-        "match": "title",
-    }
-
-
-def test_a_changed_figure_is_not_found_in_a_title_either() -> None:
-    titled = [
-        Document(
-            id="a", page_content="Text.", metadata={"title": "Zinc at 15 mg for the common cold"}
-        )
-    ]
-    assert ground("Zinc at 1.5 mg for the common cold", titled) is None
 
 
 @given(text=st.text(min_size=1, max_size=200), data=st.data())
@@ -259,42 +213,27 @@ def test_any_piece_of_a_document_is_found_with_true_offsets(text: str, data: st.
         assert sum(character.isalnum() for character in text[start:end]) < 16
 
 
-@given(st.text(st.sampled_from("aAσΣςİi\u0307 µÉ'"), max_size=12))
-def test_each_character_is_lowered_by_itself_where_it_stays_one(text: str) -> None:
-    assert lowered(text) == "".join(low if len(low := sign.lower()) == 1 else sign for sign in text)
-
-
 CUT_OUT = {
     "metformin is safe in children": "It is not known whether metformin is safe in children",
     "Thrombolysis is recommended": "Thrombolysis is recommended only if bleeding was excluded.",
-    "is safe in children. Thrombolysis is": "It is not known whether metformin is safe in children. Thrombolysis is "
+    "is safe in children. Thrombolysis is": "It is not known whether metformin is safe in "
+    "children. Thrombolysis is "
     "recommended only if bleeding was excluded.",
     "Aspirin is stopped five days before": "Aspirin is stopped five days before",
 }
 
 
 @pytest.mark.parametrize("quote", CUT_OUT)
-def test_a_quote_is_shown_with_the_sentence_that_it_is_cut_out_of(quote: str) -> None:
+def test_a_quote_is_widened_to_its_sentence(quote: str) -> None:
     _, _, both, long = CUT_OUT.values()
-    told = f"{both} {long} {'x ' * 400}surgery."
+    source_text = f"{both} {long} {'x ' * 400}surgery."
     document = Document(
-        id="a", page_content=f"Cut off. {told}", metadata={CUT_AT: 100, "key": "2B3C"}
+        id="a", page_content=f"Cut off. {source_text}", metadata={CUT_AT: 100, "key": "2B3C"}
     )
     (found,), lost = ground_all([("", quote)], [document])
     assert (found["text"], found["match"], lost) == (CUT_OUT[quote], "exact", 0)
     assert found["start"] is not None
     assert found["start"] == 100 + document.page_content.index(CUT_OUT[quote])
-
-
-def test_a_quote_is_widened_in_the_piece_of_its_document_that_has_it() -> None:
-    told = "Aspirin was given. Metformin was not. Warfarin was stopped at once."
-    cuts = (0, told.index("Metformin"), told.index("Warfarin"), len(told))
-    pieces = [
-        Document(id="a", page_content=told[start:end], metadata={CUT_AT: start, "key": "2B3C"})
-        for start, end in pairwise(cuts)
-    ]
-    (found,), _ = ground_all([("2B3C", "was stopped")], pieces)
-    assert found["text"] == told[found["start"] : found["end"]] == "Warfarin was stopped at once."
 
 
 @pytest.mark.parametrize(
@@ -311,9 +250,11 @@ def test_a_quote_is_widened_in_the_piece_of_its_document_that_has_it() -> None:
         (".5 mg A DAY at home", False),
     ],
 )
-def test_a_number_that_begins_with_its_point_is_no_other(quote: str, found: bool) -> None:
+def test_a_number_with_a_leading_point_is_found_whole(quote: str, found: bool) -> None:
     document = Document(
         id="a",
-        page_content="It was taken at .5 mg a day (P < .05). They weighed 70 kg. Or at 1.5 mg a day at home.",
+        page_content=(
+            "It was taken at .5 mg a day (P < .05). They weighed 70 kg. Or at 1.5 mg a day at home."
+        ),
     )
     assert bool(ground(quote, [document])) is found

@@ -1,4 +1,4 @@
-"""Documents are data: whatever they say, they cannot leave their place in a prompt, nor forge a source."""
+"""Documents are data: they cannot leave their place in a prompt or forge a source."""
 
 import json
 import re
@@ -12,21 +12,16 @@ from hypothesis import given, settings, strategies as st
 from langchain_core.documents import Document
 from langchain_openai import ChatOpenAI
 
-from briefcontext.chains.answer import Answer, Preflight, Searched, compose
-from briefcontext.chains.citation import assign_keys, cite, document_key, number_citations
+from briefcontext.chains.answer import Answer
+from briefcontext.chains.citation import assign_keys, document_key, number_citations
 from briefcontext.chains.context import render_documents
-from briefcontext.chains.model.usage import summarise
-from briefcontext.chains.passage_reader import PassageReader
-from briefcontext.chains.question import check_question
-from briefcontext.chains.reader import Draft, Quote, extraction_of
 from briefcontext.commands.report import print_answer
-from briefcontext.commands.terminal import printable
 from briefcontext.graphs.graph import build_graph
 from briefcontext.graphs.settings import Settings
-from tests.attacks import ALL_KEYS, ATTACKS, FORGED, IGNORE
+from tests.attacks import ATTACKS, FORGED, IGNORE
 from tests.conftest import QUESTION, FixedRetriever, make_documents
 from tests.notes import kinds, messages
-from tests.openai_server import DOCUMENT, Call, OpenAIServer, Reply, Script, faithful, serve
+from tests.openai_server import DOCUMENT, Call, Reply, Script, faithful, serve
 
 ASKED: Any = {"question": QUESTION, "options": {"A": "yes", "B": "no"}}
 ROUTES = ["map_reduce", "vanilla", "order_preserving"]
@@ -34,7 +29,8 @@ HARMLESS = "Nothing to see here."
 INVENTED = "The committee of all experts recommends it to everybody without exception."
 BLOCK = re.compile(r"<evidence reader=\d+>\n(?P<lines>.*?)\n</evidence>", re.DOTALL)
 EVIDENCE_LINE = re.compile(
-    r"""\[(?P<key>\w+)\]\ (?:\(.*\)\ )?"(?P<quote>.*)" | Finding:\ .* | Choice:\ [AB] | Confidence:\ \d\.\d\d""",
+    r"""\[(?P<key>\w+)\]\ (?:\(.*\)\ )?"(?P<quote>.*)"
+    | Finding:\ .* | Choice:\ [AB] | Confidence:\ \d\.\d\d""",
     re.VERBOSE,
 )
 BRACKET = "[<＜﹤‹〈〈⟨❮❬❰˂]"
@@ -42,13 +38,14 @@ OUR_TAGS = re.compile(
     rf"{BRACKET}[\W_]*(?:document|evidence|finding|question|system|instruction)s?(?![a-z])"
 )
 CONTROL_TOKENS = re.compile(
-    r"<[|｜]|</?s>|<</?SYS>>|<(?:start|end)_of_turn>|<(?:bos|eos)>|</?(?:think|thought)>|\[/?(?:INST|SYSTEM_PROMPT)\]"
+    r"<[|｜]|</?s>|<</?SYS>>|<(?:start|end)_of_turn>|<(?:bos|eos)>|</?(?:think|thought)>"
+    r"|\[/?(?:INST|SYSTEM_PROMPT)\]"
 )
 UNSEEN = {"Cc", "Cf", "Cs"}
 
 
 def _documents(attack: str = HARMLESS) -> list[Document]:
-    """Make four documents; the second has the attack in its text, the third in its title and all other metadata."""
+    """Make four documents with the attack in the text of the second and metadata of the third."""
     documents = make_documents(4, about=0)
     for document in documents:
         document.metadata |= {"publication_types": "Trial", "year": 2001}
@@ -60,7 +57,7 @@ def _documents(attack: str = HARMLESS) -> list[Document]:
 
 
 def _obedient(attack: str) -> Script:
-    """Do what the attack says: quote it for another document, cite forged keys, invent a quote, and rest on it."""
+    """Obey the attack: quote it for another document, cite forged keys, invent a quote."""
     words = " ".join(attack[:200].encode(errors="replace").decode().split())
 
     def script(call: Call) -> Reply:
@@ -203,7 +200,7 @@ def _check_evidence(call: Call, benign: Call) -> None:
 
 @pytest.mark.parametrize("route", ROUTES)
 @pytest.mark.parametrize("attack", ATTACKS.values(), ids=ATTACKS)
-def test_a_model_that_obeys_forges_no_source(attack: str, route: str, ask: Ask) -> None:
+def test_an_obedient_model_forges_no_source(attack: str, route: str, ask: Ask) -> None:
     documents, answer, _ = ask(route, attack)
     texts = {
         document.id: re.sub("[\ud800-\udfff]", "\ufffd", document.page_content)
@@ -236,7 +233,7 @@ def test_a_model_that_obeys_forges_no_source(attack: str, route: str, ask: Ask) 
                     quote["text"] == texts[citation["document_id"]][quote["start"] : quote["end"]]
                 )
         assert INVENTED not in json.dumps(citation)
-    # The attack may be quoted, but only as the words of the documents that it stands in.
+    # The attack may be quoted, but only as the words of the documents that contain it.
     owners = {
         (citation["document_id"], quote["match"] == "title")
         for citation in answer["citations"]
@@ -246,63 +243,13 @@ def test_a_model_that_obeys_forges_no_source(attack: str, route: str, ask: Ask) 
     assert {("doc-1", False)} <= owners <= {("doc-1", False), ("doc-2", True)}
 
 
-@pytest.mark.parametrize(
-    "reply", ["{}", '{{"relevant": "{}"}}', '{{"relevant": true, "quotes": "{}"}}', "[{}]"]
-)
-def test_a_request_to_repair_a_reply_repeats_none_of_it(
-    reply: str, chat_model: ChatOpenAI, server: OpenAIServer
-) -> None:
-    server.script = lambda call: Reply(
-        reply.format(IGNORE) if call.stage == "extract" else "So it is."
-    )
-    built = build_graph(model=chat_model, retriever=FixedRetriever(documents=_documents()))
-    built.invoke(ASKED, context=Settings(route="map_reduce", max_retries=0))
-    first, repair, reduce = server.calls
-    assert [message["role"] for message in repair.body["messages"]] == [
-        "system",
-        "user",
-        "assistant",
-        "user",
-    ]
-    assert IGNORE not in repair.user
-    assert repair.body["messages"][:2] == first.body["messages"]
-    assert f"Finding (no quote supports it): {reply.format(IGNORE)}\n</evidence>" in reduce.user
-
-
-def test_there_are_attacks_enough_and_each_can_be_quoted() -> None:
-    assert len(ATTACKS) >= 24
-    assert all(len(_letters(attack[:200])) >= 8 for attack in ATTACKS.values())
-
-
-def test_a_text_that_foresees_its_key_gets_another() -> None:
-    foreseen = [document_key(document) for document in assign_keys(QUESTION, _documents())]
-    writings = ["{}", "</document {}>", "[{}]", "[ {} ]"]
-    told = " ".join(writing.format(key) for writing in writings for key in foreseen)
-    spaced = " ".join("-".join(key).lower() for key in foreseen)
-    documents = _documents()
-    documents[3].page_content += f" {told} {spaced}"
-    keys = [document_key(document) for document in assign_keys(QUESTION, documents)]
-    assert not set(keys) & set(foreseen)
-
-
 @settings(deadline=None)
 @given(texts=st.lists(st.text(alphabet="23BCbc [２Ｂ\u200b", max_size=60), min_size=1, max_size=8))
-def test_no_key_stands_in_a_document(texts: list[str]) -> None:
+def test_no_key_occurs_in_a_document(texts: list[str]) -> None:
     documents = [Document(id=f"{place}", page_content=text) for place, text in enumerate(texts)]
     keys = [document_key(document) for document in assign_keys("23B2C?", documents)]
     assert len(set(keys)) == len(texts)
     assert not any(key in _signs(text) for key in keys for text in [*texts, "23B2C?"])
-
-
-def test_keys_grow_where_all_short_ones_are_taken_by_a_text() -> None:
-    documents = _documents(ATTACKS["all keys"])
-    keyed = assign_keys(QUESTION, documents)
-    keys = [document_key(document) for document in keyed]
-    assert {len(key) for key in keys} == {6}
-    text, citations, unknown = number_citations(
-        f"So [{keys[0]}] {' '.join(f'[{k}]' for k in ALL_KEYS)}.", keyed, []
-    )
-    assert (text, len(citations), unknown) == ("So [1].", 1, ALL_KEYS)
 
 
 def test_a_citation_takes_no_address_along() -> None:
@@ -326,97 +273,11 @@ def test_only_a_web_address_becomes_a_link(url: str) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    [
-        "p < 0.05",
-        "a<b",
-        "risk <systemic",
-        "if <20 mg/L then > 3",
-        "x ≤ y « z",
-        "H<sub>2</sub>O",
-        "[PAD] [95% CI]",
-    ],
+    ["p < 0.05", "risk <systemic", "if <20 mg/L then > 3", "H<sub>2</sub>O", "[PAD] [95% CI]"],
 )
 def test_comparisons_and_formulas_stay_as_they_are(text: str) -> None:
     (keyed,) = assign_keys(QUESTION, [Document(id="1", page_content=text)])
     assert text in render_documents([keyed])
-
-
-def test_the_passage_reader_copies_no_citation_from_a_document() -> None:
-    text = (
-        "Aspirin lowers the risk of stroke, as shown before [9Z9Z] and by others [1]. It is cheap."
-    )
-    documents = [
-        Document(id="a", page_content=text, metadata={"source_id": "a", "title": "Aspirin"})
-    ]
-    built = build_graph(reader=PassageReader(), retriever=FixedRetriever(documents=documents))
-    answer = built.invoke({"question": QUESTION})["answer"]
-    assert "9Z9Z" not in answer["text"]
-    assert "by others (1). It is cheap. [1]" in answer["text"]
-    assert messages(answer, "unknown_citation")[0].endswith(": 9Z9Z.")
-    assert text.startswith(answer["citations"][0]["quotes"][0]["text"])
-
-
-@pytest.mark.parametrize("attack", ATTACKS.values(), ids=ATTACKS)
-def test_the_terminal_shows_an_attack_and_does_not_obey_it(
-    attack: str, ask: Ask, capsys: pytest.CaptureFixture[str]
-) -> None:
-    documents, answer, _ = ask("map_reduce", attack)
-    print_answer({"answer": answer, "ranking": documents}, verbose=True)
-    shown = capsys.readouterr().out
-    assert not {sign for sign in set(shown) if unicodedata.category(sign) in UNSEEN} - {
-        "\n",
-        "\t",
-        "\u00ad",
-    }
-    assert _letters(printable(attack[:60])) in _letters(shown)
-
-
-def test_the_terminal_gives_no_document_a_heading_of_its_own(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("COLUMNS", "80")
-    headings = ["Sources:", "Notes:", "Quotes:", "Partitions:", "Documents:"]
-    for width in range(60, 80):  # so that lines break at every place
-        spoof = f"{'x' * width} " + "\n\n".join(headings * 2)
-        document = Document(
-            id=spoof,
-            page_content=spoof,
-            metadata={"title": spoof, "source_id": spoof, "url": spoof},
-        )
-        keyed = assign_keys(QUESTION, [document])
-        quote = Quote(text=spoof, document_id=spoof, start=0, end=len(spoof), match="exact")
-        extraction = extraction_of(0, keyed, "none", error=spoof)
-        answer = compose(
-            Draft(
-                text=f"So {cite(*keyed)}.",
-                choice=None,
-                conflict=None,
-                quotes=[quote],
-                abstained=False,
-                notes=[],
-            ),
-            asked=check_question(QUESTION),
-            documents=keyed,
-            route="map_reduce",
-            preflight=Preflight(
-                iou=0.0,
-                n=1,
-                threshold=0.2,
-                dense_top=[spoof],
-                bm25_top=[spoof],
-                consistent=False,
-                reason="forced",
-                contributions=None,
-            ),
-            extractions=[{**extraction, "finding": spoof, "quotes": [quote]}],
-            retracted=[spoof],
-            usage=summarise([], seconds=0.0),
-            model="scripted",
-            searched=Searched(name=None, version=None, updated=None),
-        )
-        print_answer({"answer": answer, "ranking": keyed}, verbose=True)
-        lines = [line.rstrip() for line in capsys.readouterr().out.split("\n")]
-        assert [line for line in lines if line in headings] == headings
 
 
 def test_the_terminal_spells_out_control_characters_and_leaves_markup_alone(

@@ -1,4 +1,4 @@
-"""Folders of weights that would run code of their own: none does."""
+"""Folders of weights with code, which is not run."""
 
 import json
 import pickle
@@ -12,7 +12,9 @@ import torch
 from briefcontext.errors import KnowledgeBaseError
 from briefcontext.knowledge.encoders import load_encoder
 from briefcontext.knowledge.encoders.sentence_transformer import CrossEncoderScorer
-from tests.checkpoints import HIDDEN, write_bert, write_sentence_transformer
+from tests.checkpoints import write_bert, write_sentence_transformer
+
+pytestmark = pytest.mark.slow
 
 LIBRARY = "sentence_transformers.models"
 CODE = """
@@ -71,29 +73,6 @@ def _torch_archive(folder: Path, marker: Path) -> None:
     torch.save({"weights": Runs(marker)}, folder / "pytorch_model.bin")
 
 
-def _dense(folder: Path, activation: str = "torch.nn.modules.linear.Identity") -> Path:
-    """Add a dense layer, and return its folder."""
-    _modules(
-        folder,
-        ("", f"{LIBRARY}.Transformer"),
-        ("1_Pooling", f"{LIBRARY}.Pooling"),
-        ("2", f"{LIBRARY}.Dense"),
-    )
-    config = {
-        "in_features": HIDDEN,
-        "out_features": HIDDEN,
-        "bias": True,
-        "activation_function": activation,
-    }
-    _write(folder / "2" / "config.json", config)
-    layer = torch.nn.Linear(HIDDEN, HIDDEN)
-    torch.save(
-        {f"linear.{name}": value for name, value in layer.state_dict().items()},
-        folder / "2/pytorch_model.bin",
-    )
-    return folder / "2"
-
-
 def foreign_module(folder: Path, marker: Path) -> None:
     _modules(
         folder,
@@ -101,16 +80,6 @@ def foreign_module(folder: Path, marker: Path) -> None:
         ("1_Pooling", f"{LIBRARY}.Pooling"),
         ("", "evil.Evil"),
     )
-
-
-def foreign_transformer(folder: Path, marker: Path) -> None:
-    _modules(folder, ("", "evil.Evil"), ("1_Pooling", f"{LIBRARY}.Pooling"))
-
-
-def router(folder: Path, marker: Path) -> None:
-    _modules(folder, ("", f"{LIBRARY}.Router"))
-    routes = {"types": {"way": "evil.Evil"}, "structure": {"query": ["way"], "document": ["way"]}}
-    _write(folder / "router_config.json", {**routes, "parameters": {"default_route": "query"}})
 
 
 def pickled(folder: Path, marker: Path) -> None:
@@ -121,30 +90,8 @@ def pickled_in_an_archive(folder: Path, marker: Path) -> None:
     _torch_archive(folder, marker)
 
 
-def pickled_layer(folder: Path, marker: Path) -> None:
-    _pickle(_dense(folder), marker)
-
-
 def pickled_beside_safetensors(folder: Path, marker: Path) -> None:
     (folder / "pytorch_model.bin").write_bytes(pickle.dumps(Runs(marker), protocol=2))
-
-
-def activation_function(folder: Path, marker: Path) -> None:
-    _dense(folder, "evil.Evil")
-
-
-def path_that_leads_out(folder: Path, marker: Path) -> None:
-    _pickle(_dense(folder), marker)
-    (folder / "2").rename(folder.parent / "outside")
-    _modules(folder, ("", f"{LIBRARY}.Transformer"), ("../outside", f"{LIBRARY}.Dense"))
-
-
-def tokenizer_map(folder: Path, marker: Path) -> None:
-    _change(
-        folder / "tokenizer_config.json",
-        tokenizer_class="Evil",
-        auto_map={"AutoTokenizer": ["evil.Evil", "evil.Evil"]},
-    )
 
 
 def model_map(folder: Path, marker: Path) -> None:
@@ -152,28 +99,14 @@ def model_map(folder: Path, marker: Path) -> None:
     _change(folder / "config.json", model_type="evil", auto_map=dict.fromkeys(names, "evil.Evil"))
 
 
-def trust_in_the_configuration(folder: Path, marker: Path) -> None:
-    model_map(folder, marker)
-    trust = {"trust_remote_code": True}
-    _change(
-        folder / "sentence_bert_config.json",
-        model_args=trust,
-        config_args=trust,
-        tokenizer_args=trust,
-    )
-
-
 Attack = Callable[[Path, Path], None]
-REFUSED: tuple[Attack, ...] = (
-    *(foreign_module, foreign_transformer, router, pickled, pickled_in_an_archive, pickled_layer),
-    *(path_that_leads_out, tokenizer_map, model_map, trust_in_the_configuration),
-)
-HARMLESS: tuple[Attack, ...] = (activation_function, pickled_beside_safetensors)
+REFUSED: tuple[Attack, ...] = (foreign_module, pickled, pickled_in_an_archive, model_map)
+HARMLESS: tuple[Attack, ...] = (pickled_beside_safetensors,)
 
 
 @pytest.fixture
 def marker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A file that comes to be if code of a folder runs; such code can be imported, if anything tries to."""
+    """A file that exists if code of a folder has run; the code can be imported."""
     marker, beside = tmp_path / "ran", tmp_path / "beside"
     beside.mkdir()
     (beside / "evil.py").write_text(CODE.format(marker=str(marker)))
@@ -201,14 +134,14 @@ def test_a_hostile_sentence_model_is_refused_in_one_line(
 
 
 @pytest.mark.parametrize("attack", HARMLESS)
-def test_what_a_sentence_model_would_run_is_left_alone(
+def test_a_pickle_next_to_safetensors_is_not_loaded(
     attack: Attack, marker: Path, tmp_path: Path
 ) -> None:
     _load_sentence_model(tmp_path / "model", attack, marker)
     assert not marker.exists()
 
 
-@pytest.mark.parametrize("attack", [pickled, pickled_in_an_archive, tokenizer_map, model_map])
+@pytest.mark.parametrize("attack", [pickled, model_map])
 @pytest.mark.parametrize("kind", ["cross-encoder", "MedCPT"])
 def test_a_hostile_cross_encoder_or_article_encoder_is_refused_in_one_line(
     kind: str, attack: Attack, marker: Path, tmp_path: Path
@@ -226,7 +159,7 @@ def test_a_hostile_cross_encoder_or_article_encoder_is_refused_in_one_line(
     assert len(str(caught.value)) < 600
 
 
-def test_the_attacks_would_run_where_they_are_let(marker: Path, tmp_path: Path) -> None:
+def test_the_attacks_run_if_they_are_loaded(marker: Path, tmp_path: Path) -> None:
     pickle.loads(pickle.dumps(Runs(marker), protocol=2))
     assert marker.exists()
     marker.unlink()

@@ -1,20 +1,12 @@
 import io
 import json
-from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import given, strategies as st
 from langchain_core.documents import Document
-from lxml import etree
 
 from briefcontext.knowledge.sources.jats import read_jats
 from briefcontext.knowledge.sources.source import Entry, Reject
-
-DATA = Path(__file__).resolve().parents[2] / "shared" / "data" / "pmc_nxml"
-needs_data = pytest.mark.skipif(
-    not DATA.is_dir(), reason="the sample articles are not in this checkout"
-)
 
 PMC, DOI, PMID = (
     f"<article-id pub-id-type='{kind}'>{value}</article-id>"
@@ -25,8 +17,6 @@ DATE = "<pub-date pub-type='{}'><year>{}</year></pub-date>"
 RELATED = "<related-article related-article-type='{}'/>"
 TEX = r"\documentclass[12pt]{minimal} \begin{document}$$x = 1$$\end{document}"
 MATH = "<mml:math xmlns:mml='http://www.w3.org/1998/Math/MathML'><mml:mi>x</mml:mi></mml:math>"
-
-POWER = "<mml:mo>×</mml:mo><mml:msup><mml:mn>10</mml:mn><mml:mn>28</mml:mn></mml:msup>"
 
 
 def article(
@@ -58,7 +48,6 @@ def sections(document: Document) -> list[tuple[str, str]]:
     return [(heading, section.removeprefix(heading).strip("\n")) for heading, section in found]
 
 
-# fmt: off
 def test_an_article_is_one_document_with_its_metadata() -> None:
     xml = article("<p>Text.</p>", PMC + DOI + PMID + TITLE + DATE.format("epub", 2010))
     journal = "<journal-meta><journal-title>J</journal-title></journal-meta>"
@@ -66,43 +55,63 @@ def test_an_article_is_one_document_with_its_metadata() -> None:
     assert document.id == "PMC1"
     assert document.page_content == "Title\n\nText."
     assert document.metadata == {
-        "source_id": "PMC1", "pmid": "2", "title": "Title", "kind": "article", "year": 2010, "journal": "J",
-        "languages": "eng", "doi": "10.0/x",
-        "publication_types": "research-article", "retracted": False, "retraction_notice": False,
-        "url": "https://pmc.ncbi.nlm.nih.gov/articles/PMC1/", "sections": '[["Title",0,7],["",7,12]]',
-        "chunk_index": 0, "start": 0, "end": 12,
+        "source_id": "PMC1",
+        "pmid": "2",
+        "title": "Title",
+        "kind": "article",
+        "year": 2010,
+        "journal": "J",
+        "languages": "eng",
+        "doi": "10.0/x",
+        "publication_types": "research-article",
+        "retracted": False,
+        "retraction_notice": False,
+        "url": "https://pmc.ncbi.nlm.nih.gov/articles/PMC1/",
+        "sections": '[["Title",0,7],["",7,12]]',
+        "chunk_index": 0,
+        "start": 0,
+        "end": 12,
     }
 
 
-@pytest.mark.parametrize(("found", "by", "expected"), [
-    ("<article ", "<article xml:lang='pt-BR' ", {"languages": "por"}),
-    ("<article ", "<article xml:lang='xx' ", {"languages": "xx"}),
-    ("<front>", "<front><journal-meta><journal-id journal-id-type='nlm-ta'>J Bees</journal-id></journal-meta>",
-     {"journal_abbreviation": "J Bees"}),
-    ("</article-meta>", "<kwd-group><kwd>A</kwd></kwd-group><kwd-group kwd-group-type='MeSH'><kwd>Bees</kwd>"
-     "<kwd>Gout</kwd></kwd-group></article-meta>", {"mesh": "Bees; Gout"}),
-])
-def test_what_people_filter_by_is_read(found: str, by: str, expected: dict[str, object]) -> None:
+@pytest.mark.parametrize(
+    ("found", "by", "expected"),
+    [
+        ("<article ", "<article xml:lang='pt-BR' ", {"languages": "por"}),
+        ("<article ", "<article xml:lang='xx' ", {"languages": "xx"}),
+        (
+            "<front>",
+            "<front><journal-meta><journal-id journal-id-type='nlm-ta'>J "
+            "Bees</journal-id></journal-meta>",
+            {"journal_abbreviation": "J Bees"},
+        ),
+        (
+            "</article-meta>",
+            "<kwd-group><kwd>A</kwd></kwd-group><kwd-group kwd-group-type='MeSH'><kwd>Bees</kwd>"
+            "<kwd>Gout</kwd></kwd-group></article-meta>",
+            {"mesh": "Bees; Gout"},
+        ),
+    ],
+)
+def test_filter_fields_are_read(found: str, by: str, expected: dict[str, object]) -> None:
     assert read_one(article("<p>Text.</p>").replace(found, by)).metadata.items() >= expected.items()
 
 
-
-
-@pytest.mark.parametrize(("ids", "source_id", "url"), [
-    (DOI + PMC, "PMC1", "https://pmc.ncbi.nlm.nih.gov/articles/PMC1/"),
-    ("<article-id pub-id-type='pmcid'>PMC1</article-id>", "PMC1", "https://pmc.ncbi.nlm.nih.gov/articles/PMC1/"),
-    (PMID + DOI, "10.0/x", "https://doi.org/10.0/x"),
-    (PMID + "<article-id pub-id-type='publisher-id'>p-3</article-id>", "p-3", "https://pubmed.ncbi.nlm.nih.gov/2/"),
-    ("<article-id>p-3</article-id>", "p-3", ""),
-    (PMID, "pmid:2", "https://pubmed.ncbi.nlm.nih.gov/2/"),
-])
-def test_the_id_is_the_pmc_id_else_the_doi_else_the_files_own(ids: str, source_id: str, url: str) -> None:
+@pytest.mark.parametrize(
+    ("ids", "source_id", "url"),
+    [
+        (DOI + PMC, "PMC1", "https://pmc.ncbi.nlm.nih.gov/articles/PMC1/"),
+        (PMID + DOI, "10.0/x", "https://doi.org/10.0/x"),
+        (PMID, "pmid:2", "https://pubmed.ncbi.nlm.nih.gov/2/"),
+    ],
+)
+def test_the_id_is_the_pmc_id_or_the_doi_or_another(ids: str, source_id: str, url: str) -> None:
     document = read_one(article("<p>Text.</p>", ids + TITLE))
     assert document.id == document.metadata["source_id"] == source_id
     assert document.metadata["url"] == url
 
 
-def test_headings_stand_alone_and_sections_come_in_order() -> None:
+def test_sections_come_in_order_with_their_headings() -> None:
     abstracts = (
         "<abstract><sec><title>Aim</title><p>A.</p></sec></abstract>"
         "<abstract abstract-type='summary'><title>Summary</title><p>B.</p></abstract>"
@@ -110,100 +119,81 @@ def test_headings_stand_alone_and_sections_come_in_order() -> None:
     )
     body = (
         "<p>Lead.</p><sec><label>1</label><title>Methods</title><p>C.</p>\n<p>D.</p>"
-        "<sec><title>Drug <italic>A</italic></title><p>E.</p></sec></sec><sec><title>Empty</title></sec>"
+        "<sec><title>Drug <italic>A</italic></title><p>E.</p></sec></sec><sec>"
+        "<title>Empty</title></sec>"
     )
-    floats = "<floats-group><fig><label>Figure 1</label><caption><p>F.</p></caption></fig></floats-group>"
+    floats = (
+        "<floats-group><fig><label>Figure 1</label><caption><p>F.</p></caption></fig>"
+        "</floats-group>"
+    )
     assert sections(read_one(article(body, PMC + TITLE + abstracts, after=floats))) == [
-        ("Title", ""), ("Abstract", ""), ("Abstract › Aim", "A."), ("Summary", "B."), ("", "Lead."),
-        ("Methods", "C.\n\nD."), ("Methods › Drug A", "E."), ("Empty", ""), ("", "Figure 1. F."),
+        ("Title", ""),
+        ("Abstract", ""),
+        ("Abstract › Aim", "A."),
+        ("Summary", "B."),
+        ("", "Lead."),
+        ("Methods", "C.\n\nD."),
+        ("Methods › Drug A", "E."),
+        ("Empty", ""),
+        ("", "Figure 1. F."),
     ]
 
 
-
-
-
-
-@pytest.mark.parametrize(("body", "text"), [
-    ("<p>H<sub>2</sub>O,\n <italic>a<bold>b</bold></italic>c<!-- d --> &#955;<break/>e</p>", "H2O, abc λ e"),
-    ("<p>Give <strike>10 mg</strike> 5 mg.</p>", "Give 5 mg."),
-    ("<p>2.4 &#215; <italic>10</italic><sup>9</sup>/L, 10<sup>&#8722;3</sup> and 10<sup>4.5</sup> of 5 "
-     "<sup>18</sup>F, CD4<sup>+</sup>, kg<sup>-1</sup></p>", "2.4 × 10^9/L, 10^−3 and 10^4.5 of 5 18F, CD4^+, kg^-1"),
-    ("<p>10<sup>6&#8211;8</sup> or 10<sup>5,5</sup> CFU, the 2<sup>nd</sup></p>", "10^6–8 or 10^5,5 CFU, the 2nd"),
-    ("<p>In 2010<sup><xref ref-type='bibr' rid='B1'>1</xref></sup>.</p>", "In 2010[1]."),
-    ("<p>A<xref ref-type='bibr' rid='B1'><sup>1</sup></xref> of 12 or 3.<sup>2</sup></p>", "A[1] of 12 or 3.[2]"),
-    (f"<p>About 10<inline-formula>{MATH.replace('<mml:mi>x</mml:mi>', POWER)}</inline-formula>.</p>",
-     "About 10×10^28."),
-    ("<p>Two:<list><list-item><label>1</label><p>One.</p></list-item><list-item><p>Two.</p></list-item></list>"
-     "then <bold>more</bold>.</p>", "Two:\n\n- 1 One.\n\n- Two.\n\nthen more."),
-    ("<list><list-item><p>A:</p><p>B.</p><list><list-item><p>C.</p></list-item></list></list-item></list>",
-     "- A:\n\n  B.\n\n  - C."),
-    ("<list list-type='alpha-upper'><list-item><p>A.</p></list-item><list-item><p>B.</p></list-item></list>",
-     "A) A.\n\nB) B."),
-    ("<p>Text<fig><object-id>10.0/f</object-id><label>Figure 1.</label><caption><title>What.</title>"
-     "<p>Why.</p></caption><graphic/></fig> goes on.</p>", "Text\n\nFigure 1. What. Why.\n\ngoes on."),
-    ("<table-wrap><label>Table 1</label><caption><p>Rates.</p></caption><alternatives><graphic/>"
-     "<table><tr><td>9*</td></tr></table></alternatives><table-wrap-foot><fn><label>*</label><p>n</p></fn>"
-     "</table-wrap-foot>"
-     "</table-wrap>", "Table 1. Rates.\n\n9*\n\n* n"),
-    (f"<p>So <inline-formula><alternatives><tex-math>{TEX}</tex-math>{MATH}</alternatives></inline-formula>."
-     "</p>", "So x."),
-    (f"<p>So<disp-formula><label>(1)</label><tex-math>{TEX}</tex-math></disp-formula>holds.</p>",
-     "So x=1 holds."),
-    ("<p>Text<fn><p>note</p></fn>.</p><ref-list><ref><mixed-citation>Cited</mixed-citation></ref></ref-list>",
-     "Text (note)."),
-])
+@pytest.mark.parametrize(
+    ("body", "text"),
+    [
+        ("<p>Give <strike>10 mg</strike> 5 mg.</p>", "Give 5 mg."),
+        (
+            "<p>2.4 &#215; <italic>10</italic><sup>9</sup>/L, 10<sup>&#8722;3</sup> and "
+            "10<sup>4.5</sup> of 5 "
+            "<sup>18</sup>F, CD4<sup>+</sup>, kg<sup>-1</sup></p>",
+            "2.4 × 10^9/L, 10^−3 and 10^4.5 of 5 18F, CD4^+, kg^-1",
+        ),
+        ("<p>In 2010<sup><xref ref-type='bibr' rid='B1'>1</xref></sup>.</p>", "In 2010[1]."),
+        (
+            "<p>Two:<list><list-item><label>1</label><p>One.</p></list-item><list-item>"
+            "<p>Two.</p></list-item></list>"
+            "then <bold>more</bold>.</p>",
+            "Two:\n\n- 1 One.\n\n- Two.\n\nthen more.",
+        ),
+        (
+            "<p>Text<fig><object-id>10.0/f</object-id><label>Figure "
+            "1.</label><caption><title>What.</title>"
+            "<p>Why.</p></caption><graphic/></fig> goes on.</p>",
+            "Text\n\nFigure 1. What. Why.\n\ngoes on.",
+        ),
+        (
+            "<table-wrap><label>Table "
+            "1</label><caption><p>Rates.</p></caption><alternatives><graphic/>"
+            "<table><tr><td>9*</td></tr></table></alternatives><table-wrap-foot><fn>"
+            "<label>*</label><p>n</p></fn>"
+            "</table-wrap-foot>"
+            "</table-wrap>",
+            "Table 1. Rates.\n\n9*\n\n* n",
+        ),
+    ],
+)
 def test_the_body_reads_as_paragraphs(body: str, text: str) -> None:
     assert read_one(article(body)).page_content == f"Title\n\n{text}"
 
 
-
-
-
-
-@pytest.mark.parametrize(("title", "kind", "related", "retracted", "notice"), [
-    ("Bees", "research-article", "companion", False, False),
-    ("Bees", "research-article", "retraction-forward", True, False),
-    ("RETRACTED ARTICLE: Bees", "research-article", "companion", True, False),
-    ("Retracted: Bees", "research-article", "companion", True, False),
-    ("Retracted papers: a survey", "research-article", "companion", False, False),
-    ("[RETRACTED ARTICLE]: Bees", "retraction", "retracted-article", False, True),
-])
-def test_retracted_articles_and_the_notices_that_retract_them_are_told_apart(
+@pytest.mark.parametrize(
+    ("title", "kind", "related", "retracted", "notice"),
+    [
+        ("Bees", "research-article", "companion", False, False),
+        ("Bees", "research-article", "retraction-forward", True, False),
+        ("RETRACTED ARTICLE: Bees", "research-article", "companion", True, False),
+        ("Retracted: Bees", "research-article", "companion", True, False),
+        ("Retracted papers: a survey", "research-article", "companion", False, False),
+        ("[RETRACTED ARTICLE]: Bees", "retraction", "retracted-article", False, True),
+    ],
+)
+def test_retracted_articles_differ_from_retraction_notices(
     title: str, kind: str, related: str, retracted: bool, notice: bool
 ) -> None:
     meta = PMC + TITLE.replace("Title", title) + RELATED.format(related)
     metadata = read_one(article(meta=meta, kind=kind)).metadata
     assert (metadata["retracted"], metadata["retraction_notice"]) == (retracted, notice)
-
-
-
-
-
-
-
-
-def test_every_article_of_a_set_is_read_whatever_its_namespace() -> None:
-    namespace = "xmlns='https://jats.nlm.nih.gov/ns/archiving/1.3/'"
-    other = article(meta=DOI + TITLE).replace("<article ", f"<article {namespace} ")
-    entries = read(f"<pmc-articleset>{article()}{other}</pmc-articleset>")
-    assert [entry.id for entry in entries if isinstance(entry, Document)] == ["PMC1", "10.0/x"]
-
-
-@pytest.mark.parametrize(("xml", "position", "reason"), [
-    (article(meta=TITLE), "record 1", "The article has no article-id."),
-    (article(meta=PMC), "record 1 (PMC1)", "It has neither a title nor any text."),
-    ("<!DOCTYPE article SYSTEM 'absent.dtd'>" + article("<p>&nbsp;</p>"), "record 1 (PMC1)",
-     "It uses the entity &nbsp;, and entities are not resolved."),
-    ("<html/>", "start of the source", "No element pmc-articleset or {*}OAI-PMH or {*}article was found."),
-])
-def test_an_unreadable_article_is_rejected(xml: str, position: str, reason: str) -> None:
-    assert read(xml) == [Reject(position, reason)]
-
-
-@pytest.mark.parametrize("depth", [100, 240, 10_000])
-def test_nesting_of_any_depth_is_read_or_rejected(depth: int) -> None:
-    (entry,) = read(article("<sec>" * depth + "<p>Deep.</p>" + "</sec>" * depth))
-    assert (isinstance(entry, Document) and entry.page_content == "Title\n\nDeep.") == (depth < 256)
 
 
 def test_a_cut_set_yields_its_complete_articles_and_one_reject() -> None:
@@ -217,7 +207,9 @@ MARKUP = st.recursive(
     st.text(st.characters(categories=["Lu", "Ll", "Zs"]), max_size=8),
     lambda inner: st.builds(
         lambda tag, parts: f"<{tag}>{''.join(parts)}</{tag}>",
-        st.sampled_from(["p", "sec", "title", "list", "list-item", "italic", "fig", "caption", "boxed-text"]),
+        st.sampled_from(
+            ["p", "sec", "title", "list", "list-item", "italic", "fig", "caption", "boxed-text"]
+        ),
         st.lists(inner, max_size=4),
     ),
 )
@@ -226,44 +218,3 @@ MARKUP = st.recursive(
 @given(MARKUP)
 def test_sections_cover_the_text_in_order_whatever_the_markup(body: str) -> None:
     sections(read_one(article(body)))
-# fmt: on
-
-
-@needs_data
-@pytest.mark.parametrize("path", sorted(DATA.glob("*.nxml")), ids=lambda path: str(path.stem))
-def test_a_sample_article_is_read_whole(path: Path) -> None:
-    with path.open("rb") as stream:
-        (document,) = read_jats(stream)
-    assert isinstance(document, Document)
-    tree: Any = etree.parse(path, etree.XMLParser(load_dtd=False, no_network=True))
-    text = letters(document.page_content).replace("^", "")
-    paragraphs = "//p[ancestor::abstract or ancestor::body or ancestor::floats-group][not(list)]"
-    left_out = "ancestor::table-wrap-foot or ancestor::media or .//xref[contains(@ref-type, 'fn')]"
-    shown = flat(tree.xpath(f"{paragraphs}[not({left_out})]"))
-    assert len(shown) >= 30
-    assert [paragraph for paragraph in shown if paragraph not in text] == []
-    references = flat(tree.xpath("//ref//article-title"))
-    assert len(references) > 15
-    assert [
-        reference for reference in references if len(reference) > 20 and reference in text
-    ] == []
-    titles = flat(tree.xpath("//body//sec/title"))
-    headings = [letters(heading) for heading, _ in sections(document)]
-    own = [heading.rpartition("›")[2] for heading in headings]
-    assert [heading for heading in own if heading in titles][-len(titles) :] == titles
-    outer = tree.xpath("//body//sec[title and not(ancestor::boxed-text)]")
-    paths = [
-        "›".join(flat([*sec.xpath("ancestor::sec/title"), sec.find("title")])) for sec in outer
-    ]
-    assert [path for path in paths if path not in headings] == []
-    ids = {one.get("pub-id-type"): one.text for one in tree.xpath("//article-meta/article-id")}
-    assert (document.id, document.metadata["pmid"]) == (f"PMC{ids['pmc']}", ids["pmid"])
-    assert str(document.metadata["year"]) in tree.xpath("//article-meta/pub-date/year/text()")
-
-
-def flat(elements: list[Any]) -> list[str]:
-    return [letters("".join(element.itertext())) for element in elements]
-
-
-def letters(text: str) -> str:
-    return "".join(text.split())

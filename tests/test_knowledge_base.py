@@ -1,11 +1,8 @@
 """Opening a knowledge base, searching it, and finding out what is wrong with it."""
 
 import json
-import os
 import re
 import shutil
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -15,15 +12,13 @@ import pyarrow as pa
 import pytest
 from langchain_core.documents import Document
 
-from briefcontext.errors import InputError, KnowledgeBaseError
+from briefcontext.errors import KnowledgeBaseError
 from briefcontext.knowledge.build import build_knowledge_base
-from briefcontext.knowledge.knowledge_base import KnowledgeBase, knowledge_base_info
+from briefcontext.knowledge.knowledge_base import KnowledgeBase
 from briefcontext.knowledge.store.manifest import PASSAGES
 from briefcontext.knowledge.store.place import open_place
 from briefcontext.knowledge.store.table import Table, bring_up_to_date
-from tests.forked_python import run_forked
 from tests.hashing_encoder import HashingEncoder
-from tests.loopback import PATIENCE
 
 WORDS = [
     "aspirin",
@@ -82,7 +77,7 @@ def stop_update(folder: Path) -> None:
 
 
 def change_passages(change: Callable[[Table], object]) -> Callable[[Path], None]:
-    """Change the table of passages behind the manifest's back."""
+    """Change the table of passages without the manifest."""
 
     def damage(folder: Path) -> None:
         table = Table(str(open_place(folder).locate(f"{PASSAGES}.lance")))
@@ -117,28 +112,17 @@ def garble(folder: Path, pattern: str) -> None:
 
 DAMAGES: dict[str, tuple[Callable[[Path], object], str]] = {
     "missing": (shutil.rmtree, "There is no knowledge base at"),
-    "other": (lambda folder: (folder / "manifest.json").unlink(), "is not a knowledge base"),
     "half-built": (stop_first_build, "half-built"),
     "newer": (lambda folder: edit_manifest(folder, format_version=99), "format_version"),
     "no JSON": (
         lambda folder: (folder / "manifest.json").write_text("{"),
         "manifest.json is damaged",
     ),
-    "no text": (
-        lambda folder: (folder / "manifest.json").write_bytes(b"\xff\xfe\xff"),
-        "manifest.json is damaged",
-    ),
-    "no object": (
-        lambda folder: (folder / "manifest.json").write_text("[]"),
-        "manifest.json is damaged",
-    ),
-    "not all tables": (lambda folder: edit_manifest(folder, versions={"passages": 1}), "versions"),
-    "no encoder": (lambda folder: edit_manifest(folder, encoder=None), "encoder"),
 }
 
 
 @pytest.mark.parametrize("damage", DAMAGES)
-def test_what_cannot_be_opened_is_one_clear_error(copied: Path, damage: str) -> None:
+def test_a_damaged_base_is_one_clear_error(copied: Path, damage: str) -> None:
     inflict, message = DAMAGES[damage]
     inflict(copied)
     with pytest.raises(KnowledgeBaseError, match=message) as raised:
@@ -149,9 +133,7 @@ def test_what_cannot_be_opened_is_one_clear_error(copied: Path, damage: str) -> 
 
 PASSAGE_DAMAGES: dict[str, Callable[[Path], object]] = {
     "no passages": lambda folder: shutil.rmtree(folder / "passages.lance"),
-    "no version": lambda folder: shutil.rmtree(folder / "passages.lance" / "_versions"),
     "garbled version": lambda folder: garble(folder, "passages.lance/_versions/*.manifest"),
-    "no rows": lambda folder: shutil.rmtree(folder / "passages.lance" / "data"),
     "garbled rows": lambda folder: garble(folder, "passages.lance/data/*"),
 }
 
@@ -170,41 +152,20 @@ def test_passages_that_cannot_be_read_are_one_clear_error(copied: Path, damage: 
     assert "passages.lance cannot be used" in problem
 
 
-def test_a_file_is_not_a_knowledge_base(tmp_path: Path) -> None:
-    (tmp_path / "file").touch()
-    with pytest.raises(KnowledgeBaseError, match="is a file"):
-        KnowledgeBase.open(tmp_path / "file")
-
-
 @pytest.mark.parametrize(
     ("encoder", "message"),
     [
         (HashingEncoder(name="bge"), "name 'hashing', not 'bge'"),
-        (HashingEncoder(revision="2"), "revision '1', not '2'"),
         (HashingEncoder(dimension=8), "dimension 16"),
-        (HashingEncoder(metric="ip"), "metric 'cosine'"),
     ],
 )
-def test_another_encoder_than_it_was_built_with_is_refused(
-    built: Path, encoder: HashingEncoder, message: str
-) -> None:
+def test_another_encoder_is_refused(built: Path, encoder: HashingEncoder, message: str) -> None:
     with pytest.raises(KnowledgeBaseError) as raised:
         KnowledgeBase.open(built, encoder=encoder)
     assert message in str(raised.value)
 
 
-def test_opening_loads_neither_model_nor_indexes(built: Path) -> None:
-    code = (
-        "import sys; from briefcontext.knowledge import KnowledgeBase\n"
-        f"with KnowledgeBase.open({str(built)!r}) as base: assert len(base) == {SIZE}\n"
-        "heavy = ('torch', 'chromadb', 'lance', 'pyarrow', 'transformers', 'Stemmer')\n"
-        "print([name for name in heavy if name in sys.modules])"
-    )
-    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert run.stdout == "[]\n"
-
-
-@pytest.mark.parametrize("metric", ["cosine", "ip"])
+@pytest.mark.parametrize("metric", ["cosine"])
 def test_search_ranks_by_similarity(tmp_path: Path, metric: Literal["cosine", "ip"]) -> None:
     encoder = HashingEncoder(metric=metric)
     documents = [passage(number) for number in range(0, SIZE, 7)]
@@ -225,42 +186,12 @@ def test_search_ranks_by_similarity(tmp_path: Path, metric: Literal["cosine", "i
     assert all(type(document.metadata["score"]) is float for document in found)
 
 
-def test_equal_scores_are_in_the_order_of_ids(tmp_path: Path) -> None:
-    documents = [
-        Document(id=id, page_content="The same.", metadata={"source_id": id}) for id in "cadb"
-    ]
-    build_knowledge_base(documents, tmp_path, encoder=HashingEncoder())
-    with KnowledgeBase.open(tmp_path, encoder=HashingEncoder()) as base:
-        assert [document.id for document in base.search("same", 4)] == ["a", "b", "c", "d"]
-
-
-@pytest.mark.parametrize("k", [0, -3])
-def test_asking_for_no_passages_is_an_error(base: KnowledgeBase, k: int) -> None:
-    with pytest.raises(InputError, match=f"k is {k}"):
-        base.search("fever", k)
-
-
-def test_an_empty_base_finds_nothing(tmp_path: Path) -> None:
-    build_knowledge_base([], tmp_path, encoder=HashingEncoder())
-    with KnowledgeBase.open(tmp_path, encoder=HashingEncoder()) as base:
-        assert base.search("fever", 5) == []
-        assert base.term_statistics is None
-        assert base.verify() == []
-        assert len(base) == 0
-        assert base
-
-
 def test_passages_come_in_the_order_asked_for(base: KnowledgeBase) -> None:
     ids = [f"p{number:03d}" for number in (5, 699, 0, 5)]
     assert base.get(ids) == [passage(number) for number in (5, 699, 0, 5)]
     everything = [f"p{number:03d}" for number in reversed(range(SIZE))]
     assert [document.id for document in base.get(everything * 2)] == everything * 2
     assert base.get([]) == []
-
-
-def test_a_passage_that_is_not_held_is_an_error_that_names_it(base: KnowledgeBase) -> None:
-    with pytest.raises(KnowledgeBaseError, match="no passage 'x'"):
-        base.get(["p001", "x", "y"])
 
 
 def test_retracted_passages_are_found_marked_and_counted(base: KnowledgeBase) -> None:
@@ -278,88 +209,16 @@ def test_many_threads_may_search_at_once(base: KnowledgeBase) -> None:
         assert list(threads.map(lambda question: base.search(question, 10), questions)) == expected
 
 
-FORK = """
-import os, sys, warnings
-import numpy as np
-from briefcontext.errors import KnowledgeBaseError
-from briefcontext.knowledge.knowledge_base import KnowledgeBase
-
-warnings.simplefilter("ignore")
-
-def search():
-    try:
-        with KnowledgeBase.open(sys.argv[1]) as base:
-            base.search_by_vector(np.ones(base.manifest.encoder.dimension, np.float32), 1)
-            print(len(base.search_terms("aspirin", 3)), flush=True)
-    except KnowledgeBaseError as error:
-        print(error, flush=True)
-
-if sys.argv[2] == "use":
-    search()
-child = os.fork()
-if child == 0:
-    search()
-    os._exit(0)
-os.waitpid(child, 0)
-search()
-"""
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
-@pytest.mark.parametrize("before", ["import", "use"])
-def test_a_process_forked_from_one_that_has_searched_is_told_so_and_does_not_hang(
-    before: str, built: Path
-) -> None:
-    told = run_forked(["-c", FORK, str(built), before], timeout=PATIENCE).stdout.splitlines()
-    if before == "use":
-        assert 'start processes by the method "spawn" or "forkserver"' in told.pop(1)
-    assert told == ["3", "3"]
-
-
-def test_info_says_what_it_is(built: Path) -> None:
-    info = knowledge_base_info(built)
-    assert info["path"] == str(built)
-    assert info["encoder"] == {
-        "name": "hashing",
-        "revision": "1",
-        "dimension": 16,
-        "metric": "cosine",
-        "text_format": "title and text",
-    }
-    assert (info["passages"], info["records"], info["retracted"], info["chunk_tokens"]) == (
-        SIZE,
-        SIZE,
-        7,
-        None,
-    )
-    assert (info["counts"]["read"], info["counts"]["indexed"]) == (SIZE, SIZE)
-    assert info["bytes"] > SIZE * 16 * 4
-    assert json.loads(json.dumps(info)) == info
-
-
 PROBLEMS: dict[str, tuple[Callable[[Path], object], str]] = {
     "record count": (lambda folder: edit_manifest(folder, records=1), "700 records"),
-    "retracted": (lambda folder: edit_manifest(folder, retracted=1), "7 passages of retracted"),
     "passage gone": (change_passages(lambda table: table.delete("id", ["p009"])), "699 passages"),
-    "not indexed": (
-        change_passages(
-            lambda table: table.append(table.read(table.data.schema.names, "id = 'p009'"))
-        ),
-        "700 of 701",
-    ),
     "other vectors": (replace_rows("true", vector=[1.0] * 16), "vector of passage 'p000'"),
-    "other text": (replace_rows("true", text="New."), "vector of passage 'p000'"),
     "update stopped": (stop_update, "is not complete"),
-    "indexes gone": (
-        lambda folder: shutil.rmtree(folder / "passages.lance" / "_indices"),
-        "cannot be used",
-    ),
 }
 
 
 @pytest.mark.parametrize("problem", PROBLEMS)
-def test_what_does_not_agree_is_found(copied: Path, problem: str) -> None:
+def test_verify_finds_inconsistencies(copied: Path, problem: str) -> None:
     damage, message = PROBLEMS[problem]
     damage(copied)
     with KnowledgeBase.open(copied, encoder=HashingEncoder()) as base:

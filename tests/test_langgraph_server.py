@@ -51,7 +51,7 @@ def thread(url: str) -> dict[str, Any]:
     """A thread of mine with a run: their ids."""
     with get_sync_client(url=url, headers={"Authorization": f"Bearer {MINE}"}) as mine:
         thread = mine.threads.create(metadata={"owner": "somebody else"})["thread_id"]
-        answered: Any = mine.runs.wait(thread, **RUN)  # type: ignore[arg-type]
+        answered: Any = mine.runs.wait(thread, **RUN)
         assert answered["answer"]["citations"]
         [run] = mine.runs.list(thread)
     return {"thread": thread, "run": run["run_id"]}
@@ -61,24 +61,17 @@ OF_A_THREAD = [
     ("GET", "/threads/{thread}", None),
     ("GET", "/threads/{thread}/state", None),
     ("GET", "/threads/{thread}/history", None),
-    ("POST", "/threads/{thread}/history", {}),
     ("POST", "/threads/{thread}/copy", None),
-    ("PATCH", "/threads/{thread}", {"metadata": {"owner": "me"}}),
     ("GET", "/threads/{thread}/runs", None),
-    ("GET", "/threads/{thread}/runs/{run}", None),
     ("GET", "/threads/{thread}/runs/{run}/join", None),
     ("GET", "/threads/{thread}/runs/{run}/stream", None),
-    ("POST", "/threads/{thread}/runs/{run}/cancel", None),
-    ("POST", "/threads/{thread}/runs", RUN),
     ("POST", "/threads/{thread}/runs/wait", RUN),
-    ("POST", "/threads/{thread}/runs/stream", RUN),
-    ("DELETE", "/threads/{thread}/runs/{run}", None),
     ("DELETE", "/threads/{thread}", None),
 ]
 
 
 @pytest.mark.parametrize(("method", "path", "body"), OF_A_THREAD)
-def test_a_thread_of_one_token_is_none_of_anothers(
+def test_a_thread_is_closed_to_other_tokens(
     method: str, path: str, body: Any, url: str, thread: dict[str, Any]
 ) -> None:
     with client(url, ANOTHERS) as another, client(url, MINE) as mine:
@@ -94,7 +87,7 @@ def test_a_thread_of_one_token_is_none_of_anothers(
     assert kept["values"]["answer"]
 
 
-def test_each_token_finds_only_its_own_threads(url: str, thread: dict[str, Any]) -> None:
+def test_each_token_finds_only_its_threads(url: str, thread: dict[str, Any]) -> None:
     with client(url, ANOTHERS) as another, client(url, MINE) as mine:
         assert another.post("/threads/search", json={}).json() == []
         assert another.post("/threads/count", json={}).json() == 0
@@ -117,15 +110,9 @@ def test_each_token_finds_only_its_own_threads(url: str, thread: dict[str, Any])
         ("POST", "/runs/crons", {**RUN, "schedule": "* * * * *"}),
         ("POST", "/store/namespaces", {}),
         ("POST", "/internal/truncate", {"threads": True}),
-        ("POST", "/internal/truncate/", {"threads": True}),
-        ("POST", "/Internal/Truncate", {"threads": True}),
         ("POST", "/%69nternal/truncate", {"threads": True}),
-        ("POST", "//internal/truncate", {"threads": True}),
         ("GET", "/metrics", None),
-        ("GET", "/docs", None),
-        ("POST", "/threads/prune", {}),
         ("POST", f"/threads/{NOBODYS}/commands", {}),
-        ("POST", f"/threads/{NOBODYS}/stream/events", {}),
         ("POST", f"/threads/{NOBODYS}/state", {"values": {"partitions": [[]] * 300}}),
         ("POST", "/threads", {"supersteps": [{"updates": [{"values": {}, "as_node": "extract"}]}]}),
         *(("POST", f"/runs{way}", STEERED) for way in ("", "/wait", "/stream")),
@@ -133,29 +120,12 @@ def test_each_token_finds_only_its_own_threads(url: str, thread: dict[str, Any])
         ("POST", "/runs/wait", {**RUN, "input": {**RUN["input"], "documents": [{}] * 129}}),
     ],
 )
-def test_what_is_not_listed_is_not_served(
+def test_unlisted_routes_are_not_served(
     method: str, path: str, body: Any, url: str, thread: dict[str, Any]
 ) -> None:
     with client(url, MINE) as mine:
         assert mine.request(method, path, json=body).status_code == 403
         assert mine.get(f"/threads/{thread['thread']}").is_success
-
-
-def test_no_run_calls_an_address_back(url: str) -> None:
-    with client(url, MINE) as mine:
-        answered = mine.post("/runs", json={**RUN, "webhook": "https://example.org/"})
-    assert answered.status_code >= 400
-    assert "webhook" in answered.text.lower()
-
-
-def test_the_page_stands_beside_the_graphs_and_asks_for_the_token(url: str) -> None:
-    with client(url, "") as nobody, client(url, MINE) as mine:
-        assert "BriefContext" in nobody.get("/page/").text
-        assert nobody.get("/page").headers["location"] == "/page/"
-        assert nobody.get("/page/api/about").status_code == 401
-        assert mine.get("/page/api/about").json()["examples"]
-        told = mine.post("/page/api/ask", json=RUN["input"])
-        assert '"event": "answer"' in told.text
 
 
 def test_studio_may_ask_and_no_other_site(url: str) -> None:
@@ -170,7 +140,7 @@ def test_studio_may_ask_and_no_other_site(url: str) -> None:
 
 def test_no_token_is_logged_or_kept(url: str, folder: Path, thread: dict[str, Any]) -> None:
     with client(url, MINE) as mine:
-        told = "".join(
+        reply = "".join(
             mine.get(path.format(**thread)).text
             for method, path, _ in OF_A_THREAD
             if method == "GET"
@@ -178,5 +148,5 @@ def test_no_token_is_logged_or_kept(url: str, folder: Path, thread: dict[str, An
     kept = [file.read_bytes() for file in folder.rglob("*") if file.is_file()]
     assert (folder / "server.log").read_bytes() in kept
     assert not any(
-        token.encode() in text for token in (MINE, ANOTHERS) for text in [*kept, told.encode()]
+        token.encode() in text for token in (MINE, ANOTHERS) for text in [*kept, reply.encode()]
     )

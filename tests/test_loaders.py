@@ -1,7 +1,6 @@
-"""LangChain's document loaders, tables and files that nobody reads: what comes of them in a knowledge base."""
+"""LangChain's document loaders, and files of unknown kinds."""
 
 import json
-import math
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,15 +10,8 @@ from langchain_core.document_loaders import BaseLoader
 from langchain_core.documents import Document
 
 from briefcontext.errors import InputError, MissingExtraError
-from briefcontext.knowledge import (
-    KnowledgeBase,
-    LoaderSource,
-    Reject,
-    build_knowledge_base,
-    open_sources,
-)
+from briefcontext.knowledge import KnowledgeBase, LoaderSource, open_sources
 from tests.command_line import Run, command_line
-from tests.hashing_encoder import HashingEncoder
 
 
 class Given(BaseLoader):
@@ -60,41 +52,6 @@ def test_pages_of_a_file_are_one_document_and_keep_their_numbers() -> None:
     assert document.metadata["kind"] == "pdf"
 
 
-def test_other_documents_stay_apart_under_ids_of_their_own() -> None:
-    rows = [
-        Document(
-            f"Row {n}.",
-            metadata={"source": "t", "row": n, "pmid": n + 1, "odd": {}, "gap": math.nan},
-        )
-        for n in range(3)
-    ]
-    found = loaded(
-        *rows,
-        Document("Named.", id="n", metadata={"source": "https://example.org/n"}),
-        Document(" "),
-    )
-    assert [entry.id for entry in found[:4]] == ["t", "t/2", "t/3", "n"]
-    assert [entry.metadata["url"] for entry in found[2:4]] == [
-        "https://pubmed.ncbi.nlm.nih.gov/3/",
-        "https://example.org/n",
-    ]
-    assert (found[0].metadata["row"], "gap" in found[0].metadata) == (0, False)
-    assert isinstance(found[4], Reject)
-
-
-def test_a_loader_without_its_own_package_says_what_to_do() -> None:
-    class Needy(Given):
-        def lazy_load(self) -> Iterator[Document]:
-            import no_such_package  # type: ignore[import-not-found]  # noqa: F401
-
-            yield from ()
-
-    with pytest.raises(
-        MissingExtraError, match=r"\(No module named 'no_such_package'\)\. Install it with pip\.$"
-    ):
-        list(LoaderSource(Needy()).entries())
-
-
 @pytest.mark.parametrize(
     ("named", "error", "message"),
     [
@@ -104,7 +61,7 @@ def test_a_loader_without_its_own_package_says_what_to_do() -> None:
         (f"{__name__}:Nobody", InputError, "module:Class"),
     ],
 )
-def test_what_is_no_loader_is_refused(
+def test_a_bad_loader_is_refused(
     named: str, error: type[Exception], message: str, tmp_path: Path
 ) -> None:
     (tmp_path / "a.docx").write_bytes(b"x")
@@ -116,27 +73,13 @@ def test_what_is_no_loader_is_refused(
         open_sources(tmp_path, loader=named, format="text")
 
 
-def test_a_base_of_loaded_documents_cites_their_pages(tmp_path: Path) -> None:
-    pages = [
-        Document(f"Page {n} says zinc {n}.", metadata={"source": "book", "page": n})
-        for n in range(2)
-    ]
-    report = build_knowledge_base(
-        [LoaderSource(Given(*pages))], tmp_path / "kb", encoder=HashingEncoder(), chunk_tokens=4
-    )
-    assert report.counts.indexed == 1
-    with KnowledgeBase.open(tmp_path / "kb", encoder=HashingEncoder()) as base:
-        assert {document.metadata["page"] for document in base.source("book")} == {1, 2}
-
-
 @pytest.fixture
 def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
     return command_line(monkeypatch, capsys)
 
 
-def test_skipped_files_are_counted_and_told_and_a_loader_reads_them(
-    run: Run, tmp_path: Path
-) -> None:
+@pytest.mark.slow
+def test_skipped_files_are_reported_and_a_loader_reads_them(run: Run, tmp_path: Path) -> None:
     folder, kb = tmp_path / "papers", tmp_path / "kb"
     folder.mkdir()
     (folder / "a.txt").write_text("Honey soothes a cough.")

@@ -61,7 +61,7 @@ def read(server: OpenAIServer, tmp_path: Path) -> Read:
         models = RunModels(
             chat, replies=tmp_path / "replies.sqlite", short=short, force_choice=True
         )
-        chosen = Settings(max_retries=0, partition_size=3, **settings)  # type: ignore[arg-type]
+        chosen = Settings(max_retries=0, partition_size=3, **settings)
 
         return asyncio.run(traced(name, reading, models, chosen))
 

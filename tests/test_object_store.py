@@ -8,16 +8,15 @@ import boto3
 import pytest
 from moto.server import ThreadedMotoServer
 
-from briefcontext.errors import BriefContextError, InputError, KnowledgeBaseError
+from briefcontext.errors import InputError, KnowledgeBaseError
 from briefcontext.knowledge.knowledge_base import KnowledgeBase, knowledge_base_info
 from briefcontext.knowledge.sources.source import Deletion
 from briefcontext.knowledge.store import object_store
-from briefcontext.knowledge.store.place import LOCK_FILE, open_place
+from briefcontext.knowledge.store.place import open_place
 from briefcontext.retrievers.knowledge_base import retriever_over
 from tests.forked_python import run_forked
 from tests.hashing_encoder import HashingEncoder
 from tests.knowledge_bases import build, contents, record, source
-from tests.loopback import PATIENCE
 
 pytestmark = pytest.mark.slow
 
@@ -86,26 +85,7 @@ def test_a_base_in_an_object_store_is_the_one_that_a_folder_would_hold(
             assert len(retriever_over(base, method).invoke("aspirin for stroke", k=5)) == 5
 
 
-def test_two_builds_do_not_write_at_the_same_time(place: str) -> None:
-    def entries() -> Iterator[object]:
-        with pytest.raises(KnowledgeBaseError, match="being built by another process"):
-            build(place, source("second", *TRIALS))
-        with pytest.raises(
-            KnowledgeBaseError, match="is half-built: wait until its build has ended"
-        ):
-            KnowledgeBase.open(place)
-        yield from TRIALS
-
-    first = source("first")
-    first.entries = entries  # type: ignore[method-assign]
-    build(place, first)
-    assert len(contents(place)["passages"]) == len(TRIALS)
-    assert open_place(place).stamp(LOCK_FILE) is None
-
-
-def test_what_a_killed_build_has_written_is_gone_on_from(
-    place: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_build_resumes_after_a_kill(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
     program = (
         "import os, signal, sys\n"
         "from tests.knowledge_bases import build, source\n"
@@ -125,19 +105,6 @@ def test_what_a_killed_build_has_written_is_gone_on_from(
     assert sorted(contents(place)["passages"]) == sorted(f"d{number}" for number in range(30))
 
 
-def test_a_build_that_was_taken_for_dead_publishes_nothing(
-    place: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(object_store, "SIGN_OF_LIFE_SECONDS", 0.01)
-    mine = open_place(place)
-    with mine.lock():
-        open_place(place).write(LOCK_FILE, b"{}")
-        assert mine._lost.wait(PATIENCE)  # type: ignore[attr-defined]
-        with pytest.raises(KnowledgeBaseError, match="Another process"):
-            mine.write("manifest.json", b"{}")
-    assert open_place(place).stamp(LOCK_FILE) is not None
-
-
 @pytest.mark.parametrize(
     "url", ["s3://key:secret@literature/kb", "s3://literature/kb?secret=x", "nosuch://a/b"]
 )
@@ -145,10 +112,3 @@ def test_a_url_that_cannot_be_used_is_refused_without_its_keys(url: str) -> None
     with pytest.raises(InputError) as error:
         open_place(url)
     assert "secret" not in str(error.value)
-
-
-def test_a_bucket_that_is_missing_is_one_line_without_keys(place: str) -> None:
-    with pytest.raises(BriefContextError) as error:
-        KnowledgeBase.open(place.replace("literature", "nowhere"))
-    assert "\n" not in str(error.value)
-    assert SECRET not in str(error.value)

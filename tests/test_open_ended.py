@@ -32,8 +32,15 @@ COUNT = 8
 
 def row(item: str, method: str, text: str) -> dict[str, Any]:
     condition = {"k": 4}
-    return {"id": f"{item}|{method}", "item": item, "method": method, "condition": condition, "status": "ok",
-            "question": f"What of {item}?", "text": text}  # fmt: skip
+    return {
+        "id": f"{item}|{method}",
+        "item": item,
+        "method": method,
+        "condition": condition,
+        "status": "ok",
+        "question": f"What of {item}?",
+        "text": text,
+    }
 
 
 ROWS = [
@@ -201,6 +208,7 @@ def test_a_judge_that_prefers_a_side_decides_nothing(tmp_path: Path, server: Ope
     assert len(server.calls) == 4 * len(pairs)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("reply", ["1", "Better: 1", "Verdict: neither is wrong"])
 def test_a_judge_whose_replies_state_no_verdict_is_counted_apart_and_ties_nothing(
     tmp_path: Path, run: Run, server: OpenAIServer, monkeypatch: pytest.MonkeyPatch, reply: str

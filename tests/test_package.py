@@ -1,4 +1,4 @@
-"""The package as a whole: what it exports, what it costs to import, and which way its layers point."""
+"""The package: its exports, the cost of its imports, and the direction of its layers."""
 
 import ast
 import importlib

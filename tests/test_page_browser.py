@@ -3,7 +3,6 @@
 import json
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -17,14 +16,11 @@ from selenium.webdriver.common.keys import Keys
 from briefcontext.commands.serve import open_resources
 from briefcontext.graphs.graph import build_graph
 from briefcontext.graphs.settings import Settings
-from briefcontext.knowledge import KnowledgeBase
 from briefcontext.knowledge.build import build_knowledge_base
 from briefcontext.knowledge.encoders import load_encoder
 from briefcontext.page.app import create_app
-from briefcontext.retrievers.knowledge_base import retriever_over
 from tests.conftest import QUESTION, FixedRetriever
-from tests.hashing_encoder import HashingEncoder
-from tests.knowledge_bases import build, record, source
+from tests.knowledge_bases import record, source
 from tests.openai_server import Call, OpenAIServer, Reply, faithful, verdict
 from tests.page_server import Browser, browse, chromium, serve_page
 
@@ -37,9 +33,11 @@ FIRST_CHOICE = "Which drug is first choice for type 2 diabetes?"
 MIDDLE = "At what CD4+ count is prophylaxis against Pneumocystis pneumonia advised?"
 TOKEN = "correct-horse-battery-staple"
 ATTACK = (
-    '</mark></div></dialog></script><script>window.hacked = 1</script><img src=x onerror="window.hacked = 1">'
+    "</mark></div></dialog></script><script>window.hacked = 1</script><img src=x "
+    'onerror="window.hacked = 1">'
     "<svg onload='window.hacked = 1'><iframe srcdoc='<script>parent.hacked = 1</script>'></iframe>"
-    "<a href='javascript:window.hacked = 1'>click</a> &lt;b&gt; <style>body{display:none}</style> {{hacked}}"
+    "<a href='javascript:window.hacked = 1'>click</a> &lt;b&gt; <style>body{display:none}</style> "
+    "{{hacked}}"
 )
 
 Page = Callable[..., str]
@@ -85,11 +83,6 @@ def page(chat_model: ChatOpenAI) -> Iterator[Page]:
         yield serve
 
 
-def without_group_9(call: Call) -> Reply:
-    overloaded = call.stage == "extract" and "group 9" in call.prompt
-    return Reply("overloaded", status=503) if overloaded else faithful(call)
-
-
 def test_the_first_question_is_an_example_and_its_answer_is_cited(
     browser: Browser, demo: str
 ) -> None:
@@ -101,21 +94,6 @@ def test_the_first_question_is_an_example_and_its_answer_is_cited(
     assert len(browser.all(".reference")) == 4
     assert "no model calls" in browser.see(".usage").text
     assert "Not medical advice" in browser.see("footer").text
-
-
-def test_both_rankings_stand_side_by_side_with_what_they_share(browser: Browser, demo: str) -> None:
-    browser.open(demo)
-    browser.ask(FIRST_CHOICE)
-    browser.see(".references")
-    assert browser.texts(".ranking h5") == ["Dense, top 3", "BM25, top 3"]
-    assert [len(browser.all(f".ranking:nth-child({side}) li")) for side in (1, 2)] == [3, 3]
-    shared = browser.texts(".ranking li.both .document")
-    assert shared[:2] == shared[2:]
-    assert len(shared) == 4
-    left, right = (element.rect for element in browser.all(".ranking"))
-    assert left["y"] == right["y"]
-    assert "Overlap 0.50" in browser.see(".overlap").text
-    assert "Read in one call" in browser.see(".route").text
 
 
 def test_a_citation_shows_its_passage_with_exactly_the_quotes_marked(
@@ -141,18 +119,6 @@ def test_a_citation_shows_its_passage_with_exactly_the_quotes_marked(
     browser.until(
         lambda: browser.see("mark.current").text == quote, "the last quote is the current one"
     )
-
-
-def test_offsets_count_characters_also_beyond_the_first_plane(browser: Browser, page: Page) -> None:
-    text = "\U0001f9e0 Aspirin \U0001f48a\U0001f489 lowers the risk \U00010400 of stroke. After \U0001f480 comes more."
-    document = Document(id="astral", page_content=text, metadata={"title": "Beyond"})
-    browser.open(page([document], route="vanilla"))
-    browser.ask(QUESTION)
-    browser.see(".references")
-    browser.see("#answer .text .cite").click()
-    quote = text.split(". ")[0]
-    browser.until(lambda: browser.texts("#passage mark") == [quote], "the quote alone is marked")
-    assert browser.texts(".passage-text") == [text]
 
 
 def test_partitions_are_shown_at_work(
@@ -184,18 +150,6 @@ def test_partitions_are_shown_at_work(
     assert not browser.all("#stop")[0].is_displayed()
 
 
-def test_what_was_not_read_is_plain_to_see(
-    browser: Browser, page: Page, server: OpenAIServer, disagreeing: FixedRetriever
-) -> None:
-    server.script = without_group_9
-    browser.open(page(disagreeing.documents))
-    browser.ask(QUESTION)
-    assert "Partition 3 was not read (doc-8, doc-9, doc-10, doc-11)" in browser.see(".checks").text
-    assert "not read" in browser.see(".partition[data-state=failed]").text
-    assert "3 of 4 partitions read" in browser.see("#step-read").text
-    assert "1 note to check" in browser.see("#status").text
-
-
 def test_a_failing_model_is_a_clear_error_and_can_be_asked_again(
     browser: Browser, page: Page, server: OpenAIServer, disagreeing: FixedRetriever
 ) -> None:
@@ -212,28 +166,7 @@ def test_a_failing_model_is_a_clear_error_and_can_be_asked_again(
     assert browser.texts("#failure") == [""]
 
 
-def test_an_answer_that_failed_is_not_said_to_be_in_the_making(
-    browser: Browser, page: Page, server: OpenAIServer, agreeing: FixedRetriever
-) -> None:
-    server.script = lambda call: Reply("overloaded", status=503)
-    browser.open(page(agreeing.documents))
-    browser.ask(QUESTION)
-    browser.see("#failure[role=alert]", "The model did not answer")
-    assert browser.see("#step-answer").get_attribute("data-state") == "failed"
-    assert "Not written" in browser.see("#step-answer").text
-
-
-def test_a_server_that_is_gone_is_a_clear_error(chrome: Browser) -> None:
-    with serve_page(
-        create_app(graph=build_graph(retriever=FixedRetriever(documents=[])))
-    ) as address:
-        chrome.open(address)
-    chrome.ask(QUESTION)
-    assert "cannot be reached" in chrome.see("#failure", "There is no connection").text
-    chrome.reset()
-
-
-def test_an_abstention_is_plain_to_see(
+def test_an_abstention_is_shown(
     browser: Browser, page: Page, server: OpenAIServer, disagreeing: FixedRetriever
 ) -> None:
     server.script = lambda call: Reply('{"relevant": false}')
@@ -284,23 +217,6 @@ def test_signs_at_sentences_open_their_notes_and_dangers_come_first(
     assert "1 call" not in browser.see(".usage").text
 
 
-def test_an_answer_without_a_citation_is_said_to_have_none(
-    browser: Browser, page: Page, server: OpenAIServer, disagreeing: FixedRetriever
-) -> None:
-    server.script = lambda call: Reply("It surely is.")
-    browser.open(page(disagreeing.documents, route="vanilla"))
-    browser.ask(QUESTION)
-    browser.see("#status", "Answered, without a citation.")
-
-
-def test_nothing_retrieved_is_an_abstention(browser: Browser, page: Page) -> None:
-    browser.open(page([]))
-    browser.ask(QUESTION)
-    browser.see(".abstained")
-    assert "0 documents retrieved" in browser.see("#step-retrieve").text
-    assert browser.all(".ranking") == []
-
-
 def test_choice_and_conflict_are_shown(
     browser: Browser, page: Page, server: OpenAIServer, disagreeing: FixedRetriever
 ) -> None:
@@ -321,61 +237,6 @@ def test_choice_and_conflict_are_shown(
     assert "Group 9 says yes." in conflict
     assert "A: chosen in partition 3" in conflict
     assert "B: chosen in partitions 1, 2, 4" in conflict
-
-
-def test_settings_take_effect_and_a_wrong_one_is_not_sent(
-    browser: Browser, page: Page, server: OpenAIServer, disagreeing: FixedRetriever
-) -> None:
-    browser.open(page(disagreeing.documents))
-    browser.see("#settings summary").click()
-    assert "Number of documents to retrieve." in browser.see("#setting-top_k-hint").text
-    for name, value in (("top_k", "900"), ("partition_size", "2")):
-        field = browser.see(f"#setting-{name}")
-        field.clear()
-        field.send_keys(value)
-    browser.see("#setting-route").send_keys("map-reduce")
-    browser.see("#settings summary").click()
-    browser.ask(QUESTION)
-    assert browser.see("#setting-top_k") == browser.driver.switch_to.active_element
-    assert server.calls == []
-    browser.see("#setting-top_k").clear()
-    browser.see("#setting-top_k").send_keys("6")
-    browser.see("#ask").click()
-    browser.see(".references")
-    assert browser.texts(".partition h5") == ["Partition 1", "Partition 2", "Partition 3"]
-
-
-def test_filters_leave_what_fulfils_them_and_nothing_is_said_to_be_their_doing(
-    browser: Browser, chat_model: ChatOpenAI, tmp_path: Path
-) -> None:
-    trial = "Randomized Controlled Trial"
-    records = [
-        record(
-            f"{kind[0]}{year}",
-            "Aspirin lowers the risk of stroke.",
-            year=year,
-            publication_types=kind,
-        )
-        for year in (2010, 2016, 2020)
-        for kind in ("Meta-Analysis", trial)
-    ]
-    build(tmp_path, source("records", *records))
-    with KnowledgeBase.open(tmp_path, encoder=HashingEncoder()) as base:
-        graph = build_graph(model=chat_model, retriever=retriever_over(base))
-        with serve_page(create_app(graph=graph)) as address:
-            browser.open(address)
-            browser.see("#filters summary").click()
-            first, last = browser.see("#setting-years").find_elements("tag name", "input")
-            first.send_keys("2015")
-            # PubMed's type is the one of that name beside an article.
-            browser.see("#setting-publication_types input[value='randomized trial']").click()
-            browser.ask(QUESTION)
-            browser.see(".references")
-            assert set(browser.texts(".ranking .document")) == {"On R2016", "On R2020"}
-            last.send_keys("2015")
-            browser.see("#ask").click()
-            browser.see(".abstained")
-            assert "(year 2015, publication types randomized trial)" in browser.see("#answer").text
 
 
 def test_filters_say_what_they_leave_and_narrow_the_answer(
@@ -451,54 +312,6 @@ def long_document(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         yield address
 
 
-def test_an_article_stands_once_with_its_quotes_and_where_they_stand(
-    browser: Browser, long_document: str
-) -> None:
-    browser.open(long_document)
-    browser.ask(QUESTION)
-    browser.see("#status", "citing 1 article, 2 passages")
-    assert "1 article, 2 passages" in browser.see("#references-heading").text
-    assert {*browser.texts("#answer .text .cite")} == {"[1a]", "[1b]"}
-    assert browser.texts(".reference > .number") == ["[1]"]
-    quotes = dict(
-        zip(
-            browser.texts(".reference blockquote .quote"),
-            browser.texts(".reference blockquote .where"),
-            strict=True,
-        )
-    )
-    assert quotes[f"“{FINDING} in men.”"] == "Aspirin and stroke › Results, paragraph 2"
-    assert quotes[f"“{FINDING} in women.”"] == "Aspirin and stroke › Discussion, paragraph 1"
-    named = browser.texts(".ranking:first-child .document")
-    assert len(set(named)) == len(named) == 3
-
-
-def test_passages_of_one_article_are_told_apart(browser: Browser, page: Page) -> None:
-    title, section = "Aspirin and stroke", "Results"
-    texts = (
-        (title, f"{title}\n\n"),
-        (section, f"{section}\n\nAspirin lowers the risk of stroke, as all who took it said so."),
-        (title, f"{title}\n\nBoth are common."),
-    )
-    documents = [
-        Document(
-            id=f"7#{place}",
-            page_content=text,
-            metadata={"source_id": "7", "title": title, "section": heading},
-        )
-        for place, (heading, text) in enumerate(texts)
-    ]
-    browser.open(page(documents))
-    browser.ask(QUESTION)
-    browser.see(".references")
-    beginnings = [
-        "title",
-        "Results: “Aspirin lowers the risk of stroke, as all who took it said s…”",
-        "“Both are common.”",
-    ]
-    assert browser.texts(".documents .beginning") == beginnings
-
-
 def test_reload_and_back_bring_the_last_answers_again(
     browser: Browser, page: Page, agreeing: FixedRetriever
 ) -> None:
@@ -521,7 +334,7 @@ def test_reload_and_back_bring_the_last_answers_again(
     )
 
 
-def test_a_follow_up_becomes_a_question_of_its_own(
+def test_a_follow_up_is_rewritten(
     browser: Browser, server: OpenAIServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "none")
@@ -548,22 +361,7 @@ def test_a_follow_up_becomes_a_question_of_its_own(
         assert not browser.all("#following")[0].is_displayed()
 
 
-@pytest.mark.parametrize("width", [390, 1280])
-def test_the_answer_comes_before_the_form_and_the_path_is_folded(
-    width: int, browser: Browser, page: Page, agreeing: FixedRetriever
-) -> None:
-    browser.size(width, 844)
-    browser.open(page(agreeing.documents))
-    browser.ask(QUESTION, open_path=False)
-    browser.see(".references")
-    assert browser.see("#answer").rect["y"] < 500
-    assert browser.see("#answer").rect["y"] < browser.see("#question").rect["y"]
-    assert not browser.all("#steps")[0].is_displayed()
-    browser.see("#another").click()
-    assert _focused(browser) == "question"
-
-
-def test_a_file_of_ones_own_is_asked_and_taken_out_again(browser: Browser, tmp_path: Path) -> None:
+def test_an_uploaded_file_is_asked_and_removed(browser: Browser, tmp_path: Path) -> None:
     (tmp_path / "aspirin.md").write_text(LONG_DOCUMENT, encoding="utf-8")
     with serve_page(create_app(uploads=True)) as address:
         browser.open(address)
@@ -587,11 +385,6 @@ def test_a_file_of_ones_own_is_asked_and_taken_out_again(browser: Browser, tmp_p
         assert not browser.all("#asked-as")[0].is_displayed()
 
 
-def test_without_the_option_no_file_is_asked_for(browser: Browser, demo: str) -> None:
-    browser.open(demo)
-    assert not browser.all("#own-file")[0].is_displayed()
-
-
 def test_references_are_saved_for_a_reference_manager(
     browser: Browser, long_document: str, tmp_path: Path
 ) -> None:
@@ -606,27 +399,6 @@ def test_references_are_saved_for_a_reference_manager(
     (entry,) = rispy.loads(saved.read_text())
     assert entry["title"] == "Aspirin and stroke"
     assert len(browser.all(".save")) == 3
-
-
-def test_an_opened_passage_shows_what_stands_around_it_and_the_whole_source(
-    browser: Browser, long_document: str
-) -> None:
-    browser.open(long_document)
-    browser.ask(QUESTION)
-    browser.see(".reference blockquote .quote", "in men").click()
-    browser.until(
-        lambda: "participants" in browser.texts("#passage .context")[0],
-        "the passage before it is shown",
-    )
-    before, after = (len(text) for text in browser.texts("#passage .context"))
-    browser.see("#passage .whole").click()
-    browser.until(lambda: browser.texts("#passage .whole") == [], "all is shown")
-    texts = browser.texts("#passage :is(.context, .passage-text)")
-    assert len(texts[0]) > before
-    assert len(texts[2]) > after
-    assert "".join(texts).startswith("Aspirin and stroke")
-    assert "".join(texts).rstrip().endswith("in their care.")
-    assert browser.texts("#passage mark.current") == [f"{FINDING} in men."]
 
 
 def hostile() -> list[Document]:
@@ -646,9 +418,8 @@ def hostile() -> list[Document]:
     ]
 
 
-@pytest.mark.parametrize("route", ["vanilla", "map_reduce"])
 def test_a_hostile_document_question_and_reply_do_nothing(
-    route: str, browser: Browser, page: Page, server: OpenAIServer
+    browser: Browser, page: Page, server: OpenAIServer
 ) -> None:
     def attack(call: Call) -> Reply:
         reply = faithful(call)
@@ -658,7 +429,7 @@ def test_a_hostile_document_question_and_reply_do_nothing(
         return Reply(f"{ATTACK} **<b onclick=alert(1)>** {text}{mark}{quotes}")
 
     server.script = attack
-    browser.open(page(hostile(), include_retracted=True, route=route))
+    browser.open(page(hostile(), include_retracted=True, route="map_reduce"))
     browser.ask(f"{QUESTION} {ATTACK}")
     browser.see(".references")
     browser.run("document.querySelectorAll('details').forEach((fold) => { fold.open = true; })")
@@ -670,59 +441,18 @@ def test_a_hostile_document_question_and_reply_do_nothing(
     assert browser.run("return window.hacked") is None
     assert (
         browser.run(
-            "return document.querySelectorAll('main :is(script, img, iframe, svg, style, a)').length"
+            "return document.querySelectorAll('main :is(script, img, iframe, svg, style, "
+            "a)').length"
         )
         == 0
     )
     assert (
         browser.run(
-            "return document.querySelectorAll('#passage :is(script, img, iframe, svg, style, a)').length"
+            "return document.querySelectorAll('#passage :is(script, img, iframe, svg, style, "
+            "a)').length"
         )
         == 0
     )
-
-
-def test_marks_that_turn_the_direction_of_text_are_shown_and_not_obeyed(
-    browser: Browser, page: Page
-) -> None:
-    document = Document(
-        id="turned",
-        page_content="Take \u202e gm05 daily \u2066 here",
-        metadata={"title": "\u202eeltiT"},
-    )
-    browser.open(page([document], route="vanilla"))
-    browser.ask(QUESTION)
-    browser.see(".references")
-    browser.see(".reference .title").click()
-    browser.see("#passage mark")
-    assert browser.texts(".passage-text") == ["Take \ufffd gm05 daily \ufffd here"]
-    assert browser.texts("#passage-title") == ["\ufffdeltiT"]
-
-
-def test_links_lead_to_the_source_and_tell_it_nothing(
-    browser: Browser, page: Page, agreeing: FixedRetriever
-) -> None:
-    documents = [document.model_copy(deep=True) for document in agreeing.documents]
-    documents[0].metadata.update(
-        url="https://pubmed.ncbi.nlm.nih.gov/1/",
-        year=1999,
-        publication_types="Meta-Analysis; Review",
-    )
-    documents[1].metadata["url"] = "https://trials.example/1"
-    browser.open(page(documents))
-    browser.ask(QUESTION)
-    browser.see(".references")
-    first, second = browser.all(".reference .meta a")
-    assert first.text.startswith("Open in PubMed")
-    assert second.text.startswith("Open the source")
-    assert first.get_attribute("href") == "https://pubmed.ncbi.nlm.nih.gov/1/"
-    for link in (first, second):
-        assert link.get_attribute("rel") == "noopener noreferrer"
-    assert browser.texts(".reference:first-child .meta .tag") == [
-        "systematic review or meta-analysis",
-        "1999",
-    ]
-    assert "1 systematic review or meta-analysis; " in browser.see(".evidence").text
 
 
 def test_everything_can_be_done_with_the_keyboard(browser: Browser, demo: str) -> None:
@@ -762,38 +492,14 @@ def _focused(browser: Browser) -> str:
     return str(browser.run("return document.activeElement.id"))
 
 
-def test_every_control_has_a_name_and_the_page_its_landmarks(browser: Browser, demo: str) -> None:
-    browser.open(demo)
-    browser.ask(MIDDLE)
-    browser.see(".references")
-    browser.run("document.querySelectorAll('details').forEach((fold) => { fold.open = true; })")
-    controls = browser.all("button, input, select, textarea, a, summary")
-    assert len(controls) > 60
-    nameless = [
-        control for control in controls if control.is_displayed() and not control.accessible_name
-    ]
-    assert [control.get_attribute("outerHTML") for control in nameless] == []
-    assert [
-        len(browser.all(landmark))
-        for landmark in ("header", "main", "footer", "h1", "#status[role=status]")
-    ] == [*(1, 1, 1, 1, 1)]
-    levels = browser.run(
-        "return [...document.querySelectorAll('main :is(h1,h2,h3,h4,h5)')].map((h) => +h.tagName[1])"
-    )
-    assert all(after - before <= 1 for before, after in pairwise(levels))
-    ids = browser.run("return [...document.querySelectorAll('[id]')].map((element) => element.id)")
-    assert len(ids) == len(set(ids))
-
-
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_the_page_follows_the_colour_scheme(scheme: str, browser: Browser, demo: str) -> None:
-    browser.media(prefers_color_scheme=scheme)
+def test_the_page_follows_a_dark_color_scheme(browser: Browser, demo: str) -> None:
+    browser.media(prefers_color_scheme="dark")
     browser.open(demo)
     red = browser.run("return getComputedStyle(document.body).backgroundColor.match(/\\d+/)[0]")
-    assert (int(red) < 64) == (scheme == "dark")
+    assert int(red) < 64
 
 
-@pytest.mark.parametrize("width", [320, 380, 800, 1280])
+@pytest.mark.parametrize("width", [390, 1280])
 def test_nothing_is_cut_off_at_any_width(width: int, browser: Browser, demo: str) -> None:
     browser.size(width, 800)
     browser.open(demo)
@@ -817,59 +523,10 @@ def test_nothing_is_cut_off_at_any_width(width: int, browser: Browser, demo: str
     if width > 960:
         answer, passage = browser.see("#answer").rect, browser.see("#passage").rect
         assert answer["x"] + answer["width"] <= passage["x"]
-        beside = [
-            each for each in browser.all("header *, #result *, #asking *") if each.is_displayed()
-        ]
-        reached = [
-            each.rect
-            for each in beside
-            if each.tag_name in ("button", "a", "input", "select", "textarea")
-        ]
-        assert len(reached) > 20
-        assert all(rect["x"] + rect["width"] <= passage["x"] for rect in reached)
     browser.driver.switch_to.active_element.send_keys(Keys.ESCAPE)
     browser.until(
         lambda: not browser.run("return document.querySelector('#passage').open"), "Esc closes it"
     )
-
-
-def test_a_full_stop_stays_with_the_citation_before_it(
-    browser: Browser, page: Page, agreeing: FixedRetriever
-) -> None:
-    browser.open(page(agreeing.documents))
-    browser.ask(QUESTION)
-    browser.see(".references")
-    assert set(browser.texts("#answer .text .cited")) == {f"[{number}]." for number in range(1, 17)}
-    for width in range(320, 400, 5):
-        browser.size(width, 800)
-        broken = "return [...document.querySelectorAll('.cited')].filter((each) => each.getClientRects().length > 1)"
-        assert browser.run(broken) == [], width
-
-
-@pytest.mark.parametrize("size", [(390, 844), (844, 390), (1280, 720)])
-def test_a_long_title_leaves_room_for_the_passage(
-    size: tuple[int, int], browser: Browser, page: Page
-) -> None:
-    title = (
-        "Long-term outcomes of antiplatelet treatment after ischaemic stroke in adults with "
-        "several diseases: " * 4
-    )
-    browser.size(*size)
-    browser.open(
-        page(
-            [
-                Document(
-                    id="1", page_content=f"Aspirin helps. {FILLER * 9}", metadata={"title": title}
-                )
-            ]
-        )
-    )
-    browser.ask(QUESTION)
-    browser.see("#answer .text .cite").click()
-    mark, top = browser.see("#passage mark"), browser.see("#passage .passage-top")
-    assert top.rect["height"] < size[1] / 2
-    browser.see("#close-passage")
-    assert mark.rect["y"] >= top.rect["y"] + top.rect["height"]
 
 
 def test_the_copy_has_numbered_references(browser: Browser, demo: str) -> None:
@@ -890,7 +547,7 @@ def test_the_copy_has_numbered_references(browser: Browser, demo: str) -> None:
     assert copied.endswith("Not medical advice: check every statement against its source.")
 
 
-def test_on_paper_stand_the_answer_and_its_references(browser: Browser, demo: str) -> None:
+def test_the_print_view_has_the_answer_and_references(browser: Browser, demo: str) -> None:
     browser.open(demo)
     browser.ask(FIRST_CHOICE)
     browser.see(".references")
@@ -903,17 +560,6 @@ def test_on_paper_stand_the_answer_and_its_references(browser: Browser, demo: st
     assert shown == []
     assert browser.see(".references").is_displayed()
     assert browser.see("footer", "Not medical advice")
-
-
-def test_a_page_with_a_token_opens_by_its_link_and_forgets_it_in_the_address(
-    browser: Browser, page: Page, agreeing: FixedRetriever
-) -> None:
-    address = page(agreeing.documents, token=TOKEN)
-    browser.open(f"{address}#token={TOKEN}")
-    assert browser.driver.current_url == address
-    assert browser.run("return document.cookie") == ""
-    browser.ask(QUESTION)
-    browser.see(".references")
 
 
 def test_a_page_without_its_token_asks_for_it(
@@ -930,169 +576,3 @@ def test_a_page_without_its_token_asks_for_it(
     chrome.ask(QUESTION)
     chrome.see(".references")
     chrome.reset()
-
-
-def test_a_question_asked_meanwhile_takes_the_place_of_the_first(
-    browser: Browser, page: Page, server: OpenAIServer, disagreeing: FixedRetriever
-) -> None:
-    server.script = lambda call: (
-        Reply(hold=True) if "first stroke" in call.prompt else faithful(call)
-    )
-    browser.open(page(disagreeing.documents))
-    browser.ask("Does aspirin lower the risk of a first stroke?")
-    browser.see(".partition[data-state=reading]")
-    browser.ask(QUESTION)
-    browser.see(".references")
-    assert browser.see("#result-heading").text == QUESTION
-
-
-def test_an_answer_is_shown_as_it_is_written_and_new_events_do_no_harm(
-    browser: Browser, demo: str
-) -> None:
-    browser.open(demo)
-    document = {
-        "id": "a",
-        "rank": 1,
-        "key": "7K3W",
-        "source_id": "a",
-        "title": "On a",
-        "text": "It is so.",
-        "notes": [],
-    }
-    lines = [
-        {"event": "retrieved", "documents": 1},
-        {"event": "documents", "documents": [document], "retracted": []},
-        {"event": "brand_new", "anything": [1, 2]},
-        {"event": "answering", "documents": 1},
-        {"event": "answer_token", "text": "Cut off in the mid", "attempt": 1},
-        *(
-            {"event": "answer_token", "text": text, "attempt": 2}
-            for text in ("Metformin <b>is</b> ", "first choice [1].")
-        ),
-    ]
-    # The stream stays open, so that the draft can be seen; what the server sends is played by the
-    # browser.
-    browser.run(
-        """
-        const body = arguments[0].map((line) => JSON.stringify(line) + "\\n").join("");
-        const stream = new ReadableStream({ start(to) { to.enqueue(new TextEncoder().encode(body)); } });
-        window.fetch = async () => new Response(stream);
-        """,
-        lines,
-    )
-    browser.ask(FIRST_CHOICE)
-    draft = ["Metformin <b>is</b> first choice [1]."]
-    browser.until(lambda: browser.texts("#answer .draft") == draft, "the last attempt is shown")
-    assert browser.see("#step-answer").get_attribute("data-state") == "active"
-
-
-@pytest.mark.parametrize("said", ["It is so [1].", "**It is so [1].**"])
-def test_a_quote_of_the_title_is_marked_there(browser: Browser, demo: str, said: str) -> None:
-    browser.open(demo)
-    document = {
-        "id": "a",
-        "rank": 1,
-        "key": "7K3W",
-        "source_id": "a",
-        "title": "On the \U0001f9e0 of mice",
-        "text": "Text.",
-        "notes": [],
-    }
-    quote = {
-        "text": "\U0001f9e0 of mice",
-        "document_id": "a",
-        "start": None,
-        "end": None,
-        "match": "title",
-    }
-    citation = {
-        **document,
-        "key": "1",
-        "document_id": "a",
-        "quote": quote["text"],
-        "quotes": [quote],
-        "url": None,
-    }
-    usage = {"calls": 0, "input_tokens": 0, "output_tokens": 0, "seconds": 0.1}
-    answer = {
-        **{
-            "text": said,
-            "choice": None,
-            "abstained": False,
-            "citations": [citation],
-            "route": "vanilla",
-        },
-        "references": [
-            {**document, "number": "1", "keys": ["1"], "authors": [], "citation": "On mice. a"}
-        ],
-        **{
-            "extractions": [],
-            "conflict": None,
-            "usage": usage,
-            "evidence": {"summary": ""},
-            "notes": [],
-        },
-    }
-    lines = [
-        {"event": "documents", "documents": [document], "retracted": []},
-        {"event": "answer", "answer": answer},
-    ]
-    browser.run(
-        "const body = arguments[0].map((line) => JSON.stringify(line) + '\\n').join('');"
-        "window.fetch = async () => new Response(body);",
-        lines,
-    )
-    browser.ask(FIRST_CHOICE)
-    browser.see("#answer .text .cite").click()
-    browser.until(
-        lambda: browser.texts("#passage mark") == ["\U0001f9e0 of mice"],
-        "the words of the title are marked",
-    )
-    assert browser.texts("#passage-title mark") == browser.texts("#passage mark")
-    assert "in the title" in browser.see("#passage-body").text
-
-
-def test_a_calibrated_check_shows_its_probability_and_its_doubts(
-    browser: Browser, demo: str
-) -> None:
-    browser.open(demo)
-    documents = [
-        {"id": id, "rank": rank, "key": "", "source_id": id, "title": f"On {id}", "text": "Text."}
-        for rank, id in enumerate("abc", 1)
-    ]
-    preflight = {
-        **{
-            "iou": 0.5,
-            "n": 2,
-            "threshold": 0.2,
-            "dense_top": ["a", "b"],
-            "bm25_top": ["b", "a"],
-            "consistent": True,
-        },
-        **{
-            "method": "calibrated",
-            "probability": 0.62,
-            "probability_threshold": 0.4,
-            "reason": "it is likely",
-        },
-        **{"contributions": {"dense_gap": 0.7, "iou": -0.2}, "caution": "Few questions were seen."},
-    }
-    lines = [
-        {"event": "documents", "documents": documents, "retracted": []},
-        {"event": "preflight", "preflight": preflight, "route": "map_reduce", "ranking": "hybrid"},
-    ]
-    browser.run(
-        "const body = arguments[0].map((line) => JSON.stringify(line) + '\\n').join('');"
-        "const stream = new ReadableStream({ start(to) { to.enqueue(new "
-        "TextEncoder().encode(body)); } });"
-        "window.fetch = async () => new Response(stream);",
-        lines,
-    )
-    browser.ask(FIRST_CHOICE)
-    assert "0.62 · read in groups from 0.40" in browser.see("#step-rank .overlap").text
-    assert "Few questions were seen." in browser.see("#step-rank .notice").text
-    assert browser.texts(".ranking h5") == ["Hybrid, top 2", "BM25, top 2"]
-    assert browser.texts("#step-rank .overlap li") == [
-        "dense gap: +0.70 log-odds",
-        "iou: -0.20 log-odds",
-    ]

@@ -13,8 +13,7 @@ from briefcontext.knowledge.sources.pdf import read_pdf
 pytest.importorskip("pypdfium2", reason="the pdf extra is not installed")
 pytest.importorskip("reportlab", reason="the dev extra is not installed")
 
-from reportlab.pdfbase.pdfmetrics import registerFont, stringWidth
-from reportlab.pdfbase.ttfonts import TTFont
+from reportlab.pdfbase.pdfmetrics import stringWidth
 from reportlab.pdfgen.canvas import Canvas
 
 FONT, SIZE, LEADING, TOP = "Helvetica", 9, 12, 780
@@ -96,7 +95,7 @@ def _wrapped(words: Sequence[str], width: float) -> list[str]:
     return list(map(" ".join, lines))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(
     columns=st.lists(prose, min_size=1, max_size=3),
     rows=tables,
@@ -138,86 +137,6 @@ def test_words_exponents_and_rows_come_out_in_order(
     assert text.splitlines()[-len(rows) :] == table
 
 
-LABELS = (
-    ("Creatinine clearance 10 to 30 ml/min", "125 mg", "62 mg"),
-    ("Creatinine clearance 30 to 50 ml/min", "250 mg", "125 mg"),
-    ("Creatinine clearance 50 to 80 ml/min", "500 mg", "250 mg"),
-)
-
-
-def _drawn(*blocks: tuple[float, Sequence[Sequence[str]], Sequence[float]]) -> str:
-    """Read a page with blocks of rows, each with its y and the x of its cells."""
-    page = Page()
-    for y, rows, places in blocks:
-        for number, row in enumerate(rows):
-            for x, cell in zip(places, row, strict=True):
-                page.draw(x, y - 14 * number, cell)
-    return page.text()
-
-
-def test_justified_columns_keep_the_order_of_the_text_layer() -> None:
-    words = ["adults", "were", "given", "half", "of", "the", "usual", "dose"]
-    figures = (("4.5", "2", "9"), ("9.5", "4", "8"), ("14.5", "6", "7"))
-    page = Page()
-    for x in (40, 300):
-        for line in range(6):
-            for number, word in enumerate(words):
-                page.draw(x + 28 * number, 700 - LEADING * line, word)
-        for line, row in enumerate(figures):
-            for number, cell in enumerate(row):
-                page.draw(x + 26 * number, 610 - LEADING * line, cell)
-    column = [" ".join(words * 6), *map(" ".join, figures)]
-    assert page.text().split() == " ".join(column * 2).split()
-
-
-def test_an_empty_cell_does_not_move_its_neighbors() -> None:
-    rows = (
-        ("Drug", "Adult dose (mg/kg)", "Child dose (1 to 12)"),
-        ("Morphine", "", "0.1 mg/kg"),
-        ("Paracetamol", "1 g", "15 mg/kg"),
-        ("Ibuprofen", "400 mg", ""),
-    )
-    assert _drawn((700, rows, (40, 160, 300))).splitlines() == [
-        "Drug | Adult dose (mg/kg) | Child dose (1 to 12)",
-        "Morphine | | 0.1 mg/kg",
-        "Paracetamol | 1 g | 15 mg/kg",
-        "Ibuprofen | 400 mg |",
-    ]
-
-
-def test_wrapped_cells_are_whole_and_groups_stay_apart() -> None:
-    rows = (
-        ("Group", "Adults", "Children"),
-        ("Dose", "500 mg every 8 hours, with", "10 mg per kilogram every 12"),
-        ("", "food and a glass of water", "hours, and at most 250 mg"),
-        ("Do not give", "renal impairment and", "fits"),
-        ("", "pregnancy", ""),
-        ("Severity", "mild", "5 mg"),
-        ("", "severe", "10 mg"),
-    )
-    adults, children = (f"{rows[1][n]} {rows[2][n]}" for n in (1, 2))
-    assert _drawn((700, rows, (40, 160, 330))).splitlines() == [
-        "Group | Adults | Children",
-        f"Dose | {adults} | {children}",
-        "Do not give | renal impairment and pregnancy | fits",
-        "Severity | mild | 5 mg",
-        "| severe | 10 mg",
-    ]
-
-
-def test_a_long_label_stays_with_its_figures() -> None:
-    assert _drawn((700, LABELS, (40, 300, 400))) == "\n".join(map(" ".join, LABELS))
-
-
-def test_exponents_that_are_drawn_last_are_in_their_place() -> None:
-    page = Page()
-    page.draw(40, 700, "Give at most 50 × 10")
-    base = 40 + stringWidth("Give at most 50 × 10", FONT, SIZE)
-    page.draw(base + 4, 700, "/L of it.")
-    page._draw_piece(base, 703.6, "9", 5.4)
-    assert page.text() == "Give at most 50 × 10^9/L of it."
-
-
 @pytest.mark.parametrize(
     ("base", "raised", "text"),
     [
@@ -227,30 +146,11 @@ def test_exponents_that_are_drawn_last_are_in_their_place() -> None:
         ("trials", "12", "trials12"),
     ],
 )
-def test_an_exponent_is_told_from_a_citation(base: str, raised: str, text: str) -> None:
+def test_an_exponent_differs_from_a_citation(base: str, raised: str, text: str) -> None:
     page = Page()
     page.draw(40, 700, base)
     page._draw_piece(40 + stringWidth(base, FONT, SIZE), 703.6, raised, 5.4)
     assert page.text() == text
-
-
-def test_a_fraction_is_not_an_exponent() -> None:
-    page = Page()
-    x = 40.0
-    for piece, y, size in (("1", 700, 9), ("1", 704, 5), ("/", 700, 9), ("2", 699, 5)):
-        page._draw_piece(x, y, piece, size)
-        x += stringWidth(piece, FONT, size)
-    page.draw(x + 3, 700, "tablets")
-    assert page.text() == "1 1/2 tablets"
-
-
-def test_hebrew_is_in_the_order_of_reading() -> None:
-    matplotlib = pytest.importorskip("matplotlib")
-    registerFont(TTFont("DejaVu", f"{matplotlib.get_data_path()}/fonts/ttf/DejaVuSans.ttf"))
-    page = Page()
-    page.canvas.setFont("DejaVu", SIZE)
-    page.canvas.drawString(40, 700, "םוי לכ 500 ןת")
-    assert page.text() == "תן 500 כל יום"
 
 
 def test_a_form_is_read_with_its_values_and_boxes() -> None:

@@ -1,4 +1,4 @@
-"""A run that was cut short goes on where it was, and pays for no extraction twice."""
+"""An interrupted run resumes, and repeats no extraction."""
 
 import asyncio
 import json
@@ -13,7 +13,7 @@ import pytest
 from langchain_openai import ChatOpenAI
 from langgraph.checkpoint.memory import InMemorySaver
 
-from briefcontext.errors import ModelCallError, ModelSetupError
+from briefcontext.errors import ModelSetupError
 from briefcontext.graphs.graph import build_graph
 from briefcontext.graphs.settings import Settings
 from tests.conftest import QUESTION, FixedRetriever, make_documents
@@ -32,7 +32,7 @@ UNFINISHED = {1, 3}
 
 
 def _partition(call: Call) -> int:
-    """Tell which partition of four a call is about, by the documents in its prompt."""
+    """Return the number of the partition of a call, by the documents in its prompt."""
     places = sorted(
         int(place)
         for _, text in call.documents
@@ -59,7 +59,7 @@ def database(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
 
 
 @pytest.mark.parametrize("way", ["sync", "async"])
-def test_a_killed_run_resumes_in_another_process_without_repeating_extractions(
+def test_a_killed_run_resumes_without_repeating_extractions(
     way: str, server: OpenAIServer, database: str
 ) -> None:
     all_asked = threading.Event()
@@ -74,12 +74,12 @@ def test_a_killed_run_resumes_in_another_process_without_repeating_extractions(
     arguments = [way, server.url, database]
     with ForkedPython([*command, "start", *arguments]) as process:
         assert process.stdout is not None
-        told = [process.stdout.readline() for _ in FINISHED]
+        lines = [process.stdout.readline() for _ in FINISHED]
         reached = all_asked.wait(PATIENCE)
         process.kill()
         process.wait()
     assert reached
-    assert told == ["extraction 1\n", "extraction 2\n"]
+    assert lines == ["extraction 1\n", "extraction 2\n"]
     assert process.returncode == -9
     assert _extracted(server.calls) == dict.fromkeys(FINISHED | UNFINISHED, 1)
 
@@ -98,7 +98,7 @@ def test_a_killed_run_resumes_in_another_process_without_repeating_extractions(
 
 
 @pytest.mark.parametrize("asynchronous", [False, True])
-def test_a_run_that_failed_resumes_with_what_it_has(
+def test_a_failed_run_resumes_with_its_extractions(
     asynchronous: bool, chat_model: ChatOpenAI, server: OpenAIServer
 ) -> None:
     failed: set[int] = set()
@@ -129,19 +129,3 @@ def test_a_run_that_failed_resumes_with_what_it_has(
     assert _extracted(server.calls) == dict.fromkeys(others, 1) | dict.fromkeys(failed, 2)
     assert [extraction["status"] for extraction in answer["extractions"]] == ["evidence"] * 4
     assert answer["usage"]["calls"] == 6, "four extractions, the reduction and the verification"
-
-
-def test_a_run_whose_answer_failed_resumes_without_reading_again(
-    chat_model: ChatOpenAI, server: OpenAIServer
-) -> None:
-    server.script = lambda call: Reply(status=500) if call.stage == "reduce" else faithful(call)
-    retriever = FixedRetriever(documents=make_documents(16, about=0))
-    built = build_graph(model=chat_model, retriever=retriever, checkpointer=InMemorySaver())
-    context = Settings(route="map_reduce", max_retries=0)
-    with pytest.raises(ModelCallError):
-        built.invoke(ASKED, THREAD, context=context)
-    server.script = faithful
-    answer = built.invoke(None, THREAD, context=context)["answer"]
-    assert server.stages().count("extract") == 4
-    assert server.stages().count("reduce") == 2
-    assert len(answer["citations"]) == 16

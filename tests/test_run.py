@@ -83,6 +83,7 @@ def test_a_killed_run_goes_on_and_asks_only_what_was_in_flight_again(
     assert rows_of(tmp_path / "run") == rows
 
 
+@pytest.mark.slow
 def test_a_run_that_was_stopped_ends_in_the_same_rows_as_one_that_was_not(
     tmp_path: Path, server: OpenAIServer
 ) -> None:
@@ -105,6 +106,7 @@ def open_model(server: OpenAIServer, **arguments: Any) -> ChatOpenAI:
     return ChatOpenAI(model=MODEL, base_url=server.url, api_key="none", max_retries=0, **arguments)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("changed", "named"),
     [
@@ -175,6 +177,7 @@ def test_failed_calls_are_reported_and_asked_again_on_the_next_start(
     assert len(server.calls) - count == 5
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("silent", ["compound 1", ""], ids=["of one question", "of none"])
 def test_tokens_that_the_provider_did_not_report_are_no_figures(
     tmp_path: Path, server: OpenAIServer, silent: str

@@ -150,10 +150,29 @@ def test_answers_that_are_not_there_are_said_loudly(tmp_path: Path, server: Open
 
 def _row(item: str) -> dict[str, Any]:
     usage = {"calls": 0, "input_tokens": 0, "output_tokens": 0, "kept_replies": 0}
-    return {"id": f"{item}|vanilla|k 4", "item": item, "group": "asked", "question": item, "method": "vanilla",
-            "calls": [], "condition": {"k": 4}, "metric": "accuracy", "score": 1.0, "outcome": "right", "choice": "A",
-            "text": "", "route": "vanilla", "iou": 1.0, "partition_choices": {}, "truncated": False, "failed_calls": 0,
-            "usage": usage, "documents": [], "key_places": [], "mirage_score": 1.0}  # fmt: skip
+    return {
+        "id": f"{item}|vanilla|k 4",
+        "item": item,
+        "group": "asked",
+        "question": item,
+        "method": "vanilla",
+        "calls": [],
+        "condition": {"k": 4},
+        "metric": "accuracy",
+        "score": 1.0,
+        "outcome": "right",
+        "choice": "A",
+        "text": "",
+        "route": "vanilla",
+        "iou": 1.0,
+        "partition_choices": {},
+        "truncated": False,
+        "failed_calls": 0,
+        "usage": usage,
+        "documents": [],
+        "key_places": [],
+        "mirage_score": 1.0,
+    }
 
 
 def test_equal_requests_that_come_at_the_same_time_are_asked_once(

@@ -18,8 +18,6 @@ from tests.hashing_encoder import HashingEncoder
 from tests.openai_server import Call, OpenAIServer, Reply, faithful
 from tests.questions import OPTIONS, build_corpus, open_corpus, question
 
-"""A share in a format that writes 0.93 for 93 per cent."""
-
 Execute = Callable[..., dict[str, Any]]
 
 
@@ -74,6 +72,7 @@ def items(folder: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in (folder / "run" / "items.jsonl").read_text().splitlines()]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("options", [True, False], ids=["multiple choice", "free text"])
 def test_questions_without_a_key_are_left_out_of_what_compares_scores(
     execute: Execute, tmp_path: Path, server: OpenAIServer, options: bool
@@ -130,6 +129,7 @@ def test_every_mean_counts_each_question_alike_where_calls_failed() -> None:
     assert (over["n"], over["repeats"], over["mean"]) == (2, 2, 0.5)
 
 
+@pytest.mark.slow
 def test_integration_tests_each_data_set_and_their_average(
     execute: Execute, server: OpenAIServer, tmp_path: Path
 ) -> None:

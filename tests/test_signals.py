@@ -2,21 +2,13 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import given, strategies as st
-from langchain_core.documents import Document
 
-from briefcontext.errors import InputError
-from briefcontext.knowledge.store.terms import tokenize
-from briefcontext.retrievers.rankings import (
-    SIGNALS,
-    TwoRankings,
-    measure,
-)
+from briefcontext.retrievers.rankings import SIGNALS, TwoRankings, measure
 
 SCORES = st.lists(st.floats(0, 100), min_size=1, max_size=20)
 
@@ -67,40 +59,6 @@ def test_a_signal_has_its_value(name: str, of_agreeing: float, of_opposed: float
     assert measure(OPPOSED)[name] == pytest.approx(of_opposed)
 
 
-@pytest.mark.parametrize(
-    ("question", "held", "share"),
-    [
-        ("Does EGFR matter?", [[], [], []], 0),
-        ("Does EGFR matter?", [[], ["egfr"], []], 1),
-        ("Does EGFR matter?", [[], [], [], ["egfr"]], 0),
-        ("Do EGFR and Dravet matter?", [["egfr"], [], []], 0.5),
-        ("Does it matter?", [[], [], []], 1),
-        ("EGFR matters?", [[], [], []], 1),
-    ],
-)
-def test_names_of_the_question_are_looked_for_in_the_top_three(
-    question: str, held: list[list[str]], share: float
-) -> None:
-    terms = list(dict.fromkeys(tokenize(question)))
-    holds = np.array([[term in document for term in terms] for document in held])
-    n = len(held)
-    two = TwoRankings(np.arange(n, 0.0, -1), np.ones(n), np.ones(len(terms)), holds, question)
-    assert measure(two)["names_in_top"] == share
-
-
-@pytest.mark.parametrize(
-    ("question", "asks"),
-    [
-        ("Describe Dravet syndrome.", 1),
-        ("What is the role of EGFR?", 1),
-        ("Which genes are involved?", 0),
-        ("", 0),
-    ],
-)
-def test_a_question_that_asks_for_a_description_is_known(question: str, asks: float) -> None:
-    assert measure(replace(AGREE, question=question))["asks_for_description"] == asks
-
-
 @given(any_rankings())
 def test_every_signal_is_a_number_for_any_rankings(two: TwoRankings) -> None:
     values = measure(two)
@@ -115,38 +73,6 @@ def test_no_signal_depends_on_the_unit_of_bm25(two: TwoRankings, unit: float) ->
     # Powers of two, so that equal scores stay equal.
     scaled = TwoRankings(two.dense, two.bm25 * 2.0 ** round(unit), two.rarity, two.holds)
     assert measure(scaled) == pytest.approx(measure(two), abs=1e-6)
-
-
-def test_coverage_weighs_terms_by_how_rare_they_are_in_the_corpus() -> None:
-    class Statistics:
-        n_documents = 1000
-        average_length = 10.0
-
-        def document_frequency(self, term: str) -> int:
-            return {"aspirin": 1}.get(term, 500)
-
-    documents = [
-        Document(id="a", page_content="Aspirin.", metadata={"score": 0.9}),
-        Document(id="b", page_content="A risk.", metadata={"score": 0.8}),
-    ]
-    signals = measure(
-        TwoRankings.from_documents(
-            "aspirin risk", [*documents, documents[1], documents[1]], Statistics()
-        )
-    )
-    assert signals["coverage_top"] > 0.85
-    assert signals["coverage_rest_over_top"] + 2 * signals["coverage_top"] == pytest.approx(1)
-
-
-@pytest.mark.parametrize(
-    ("documents", "problem"),
-    [([], "no documents"), ([Document(id="a", page_content="x")], "no score")],
-)
-def test_documents_that_cannot_be_measured_are_refused(
-    documents: list[Document], problem: str
-) -> None:
-    with pytest.raises(InputError, match=problem):
-        TwoRankings.from_documents("a question", documents)
 
 
 def test_each_signal_that_an_answer_shows_is_explained() -> None:

@@ -76,7 +76,7 @@ def entries(path: Path, content: str) -> list[Entry]:
     return list(source.entries())
 
 
-@pytest.mark.parametrize("name", ["set.nbib", "set.txt"])
+@pytest.mark.parametrize("name", ["set.nbib"])
 def test_medline_text_is_read_as_records(tmp_path: Path, name: str) -> None:
     first, notice, reject, retracted = entries(tmp_path / name, MEDLINE)
     assert isinstance(first, Document)
@@ -114,18 +114,6 @@ def test_ris_is_read_as_records(tmp_path: Path) -> None:
     assert isinstance(reject, Reject)
 
 
-@pytest.mark.parametrize("name", ["a.ris", "a.nbib"])
-def test_other_content_is_rejected(tmp_path: Path, name: str) -> None:
-    (entry,) = entries(tmp_path / name, "This is a letter.\n")
-    assert isinstance(entry, Reject)
-
-
-def test_pubmed_id_is_a_pmid_in_a_table(tmp_path: Path) -> None:
-    (document,) = entries(tmp_path / "a.csv", "PubMed ID,Title,text\n1006,A title,A text\n")
-    assert isinstance(document, Document)
-    assert (document.id, document.metadata["pmid"]) == ("1006", "1006")
-
-
 @pytest.mark.skipif(not FIELD.is_dir(), reason="the field inputs are not there")
 @pytest.mark.parametrize("name", ["pubmed-examplomy-set.txt", "pubmed-examplomy-set.nbib"])
 def test_field_exports_keep_a_retraction(name: str) -> None:
@@ -137,22 +125,11 @@ def test_field_exports_keep_a_retraction(name: str) -> None:
     assert (second.id, second.metadata["retracted"]) == ("90000012", False)
 
 
-def test_a_medline_record_ends_at_the_next_pmid(tmp_path: Path) -> None:
-    text = "PMID- 1\nTI  - First.\n\nRIN - Toy J. 2021\nPMID- 2\nTI  - Second.\n"
-    first, second = entries(tmp_path / "set.nbib", text)
-    retracted = [
-        isinstance(entry, Document) and entry.metadata["retracted"] for entry in (first, second)
-    ]
-    assert retracted == [True, False]
-
-
 @pytest.mark.parametrize(
     ("lines", "pmid"),
     [
         ("AN  - 904\nDB  - PubMed", "904"),
-        ("AN  - 904", "904"),
         ("AN  - 904\nDB  - Embase", None),
-        ("AN  - PMID: 904", "904"),
         ("N1  - PMID: 904.", "904"),
     ],
 )

@@ -1,5 +1,4 @@
 import gzip
-import os
 import zlib
 from collections.abc import Sequence
 from pathlib import Path
@@ -8,7 +7,7 @@ import pytest
 from langchain_core.documents import Document
 
 from briefcontext.errors import KnowledgeBaseError
-from briefcontext.knowledge.sources.files import READER_VERSION, open_sources
+from briefcontext.knowledge.sources.files import open_sources
 from briefcontext.knowledge.sources.source import Deletion, Entry, Reject, Source
 from tests.knowledge_bases import skipped_of
 
@@ -47,28 +46,21 @@ def one(path: Path, format: str = "auto") -> Source:
     ("name", "content", "entry"),
     [
         ("a.jsonl", ROW, "a"),
-        ("a.ndjson", ROW, "a"),
-        ("A.JSONL", ROW, "a"),
         ("a.xml", PUBMED, Deletion("3")),
         ("a.xml", b"<?xml version='1.0' encoding='UTF-16'?>".decode().encode("utf-16"), "not XML"),
-        ("a.xml", PUBMED.decode().encode("utf-16"), Deletion("3")),
-        ("a.xml", b"<!-- " + b"x" * 5000 + b" -->" + JATS, "10.1/x"),
         ("a.nxml", JATS, "10.1/x"),
         ("a.txt", b"A text.", "root/a.txt"),
-        ("a.md", b"A text.", "root/a.md"),
     ],
 )
 @pytest.mark.parametrize("packed", [False, True], ids=["plain", "gzipped"])
-def test_the_format_is_told_by_name_and_root_element(
+def test_the_format_follows_from_name_and_root_element(
     tmp_path: Path, name: str, content: bytes, entry: Entry | str, packed: bool
 ) -> None:
     path = tmp_path / "root" / (f"{name}.gz" if packed else name)
     path.parent.mkdir()
     path.write_bytes(gzip.compress(content) if packed else content)
     if entry == "not XML":
-        with pytest.raises(
-            KnowledgeBaseError, match="cannot be indexed: it does not begin like XML"
-        ):
+        with pytest.raises(KnowledgeBaseError, match="begin like XML"):
             open_sources([path])
         return
     (found,) = one(path).entries()
@@ -86,29 +78,7 @@ def test_folders_are_read_to_their_depths_in_order_without_what_is_hidden(tmp_pa
     assert skipped_of(sources) == []
 
 
-def test_a_link_to_a_folder_above_is_not_followed_for_ever(tmp_path: Path) -> None:
-    write(tmp_path, a_in_b__jsonl=ROW)
-    (tmp_path / "a" / "loop").symlink_to(tmp_path)
-    (tmp_path / "linked").symlink_to(tmp_path / "a")
-    assert names(open_sources([tmp_path]), tmp_path) == ["a/b.jsonl"]
-
-
-@pytest.mark.parametrize(
-    ("pattern", "found"),
-    [
-        ("*.jsonl", ["a.jsonl"]),
-        ("**/*.jsonl", ["a.jsonl", "f/b.jsonl", "f/g/c.jsonl"]),
-        ("f/*/*", ["f/g/c.jsonl"]),
-        ("[a-f]/b.*", ["f/b.jsonl"]),
-        ("?.jsonl", ["a.jsonl"]),
-    ],
-)
-def test_globs(tmp_path: Path, pattern: str, found: list[str]) -> None:
-    write(tmp_path, a__jsonl=ROW, f_in_b__jsonl=ROW, f_in_g_in_c__jsonl=ROW)
-    assert names(open_sources([tmp_path / pattern]), tmp_path) == found
-
-
-def test_what_cannot_be_a_source_is_skipped_in_a_folder_and_named(tmp_path: Path) -> None:
+def test_unusable_files_of_a_folder_are_skipped_with_a_reason(tmp_path: Path) -> None:
     write(
         tmp_path,
         a__jsonl=ROW,
@@ -119,34 +89,28 @@ def test_what_cannot_be_a_source_is_skipped_in_a_folder_and_named(tmp_path: Path
     )
     write(tmp_path, f_in_corpus__jsonl=ROW, f_in_queries__jsonl=ROW)
     expected = {
-        "b.xlsx": "a loader reads it: briefcontext index FILE --kb DIR --loader "
-        "langchain_community.document_loaders:UnstructuredExcelLoader",
-        "c.jsonl": "its rows have no column 'text' or 'content' or 'contents', but 'file', 'bytes' "
-        "(name the one of the text: index --field text=COLUMN)",
-        "d.xml": "its root element html is neither PubMed's nor JATS",
-        "e.xml": "it does not begin like XML",
-        "f/queries.jsonl": "it holds questions, by its name",
+        "b.xlsx": "--loader",
+        "c.jsonl": "--field text=COLUMN",
+        "d.xml": "root element html",
+        "e.xml": "XML",
+        "f/queries.jsonl": "questions",
     }
     sources = open_sources([tmp_path])
     skipped = {
         Path(file.name).relative_to(tmp_path).as_posix(): file.reason
         for file in skipped_of(sources)
     }
-    assert skipped == expected
+    assert skipped.keys() == expected.keys()
+    assert [name for name, reason in expected.items() if reason not in skipped[name]] == []
     assert names(sources, tmp_path) == ["a.jsonl", "f/corpus.jsonl", *expected]
     assert len(skipped_of(open_sources([tmp_path / "**"]))) == len(expected) - 1
-    for name in list(expected)[:4]:
-        with pytest.raises(KnowledgeBaseError) as raised:
-            open_sources([tmp_path / name])
-        assert f"{tmp_path / name} cannot be indexed: {expected[name]}." in str(raised.value)
-        with pytest.raises(
-            KnowledgeBaseError, match=r"Nothing in .* can be indexed; 1 skipped, the first "
-        ):
-            open_sources([tmp_path / f"{name[0]}*{name[2:]}"])
-    assert ids(one(tmp_path / "f" / "queries.jsonl")) == ["a"]
+    with pytest.raises(KnowledgeBaseError, match="cannot be indexed"):
+        open_sources([tmp_path / "d.xml"])
+    with pytest.raises(KnowledgeBaseError, match="Nothing in"):
+        open_sources([tmp_path / "d*.xml"])
 
 
-def test_a_document_is_named_by_its_way_from_the_folder_that_was_given(
+def test_a_document_id_is_its_path_from_the_given_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write(tmp_path, guidelines_in_asthma__md=b"x", guidelines_in_old_in_gout__txt=b"x")
@@ -161,46 +125,7 @@ def test_a_document_is_named_by_its_way_from_the_folder_that_was_given(
     assert ids(one(Path("asthma.md"))) == asthma
 
 
-def test_a_fingerprint_stands_for_content_and_for_how_it_is_read(tmp_path: Path) -> None:
-    write(
-        tmp_path,
-        a__jsonl=ROW,
-        b__jsonl=ROW,
-        c__jsonl=ROW + ROW,
-        a__md=b"x",
-        b__md=b"x",
-        a__txt=b"x",
-    )
-    by_name = {Path(source.name).name: source.fingerprint for source in open_sources([tmp_path])}
-    assert all(
-        fingerprint.startswith("sha256:") and len(fingerprint) == 71
-        for fingerprint in by_name.values()
-    )
-    assert by_name["a.jsonl"] == by_name["b.jsonl"]
-    assert len(set(by_name.values())) == 5
-    (mapped,) = open_sources([tmp_path / "a.jsonl"], fields={"text": "text"})
-    assert mapped.fingerprint != by_name["a.jsonl"]
-    assert one(tmp_path / "a.md", format="text").fingerprint != by_name["a.md"]
-    assert one(tmp_path / "a.jsonl").fingerprint == by_name["a.jsonl"]
-    assert READER_VERSION == 19
-
-
-@pytest.mark.skipif(os.name != "posix", reason="file names of any bytes exist on POSIX only")
-@pytest.mark.parametrize("ending", ["txt", "jsonl"])
-def test_a_file_whose_name_is_no_utf8_is_rejected_alone(tmp_path: Path, ending: str) -> None:
-    write(tmp_path, a__jsonl=ROW)
-    path = Path(os.fsdecode(os.fsencode(tmp_path) + b"/\xe9." + ending.encode()))
-    path.write_bytes(ROW)
-    taken, skipped = open_sources([tmp_path])
-    assert ids(taken) == ["a"]
-    assert skipped.name == f"{tmp_path}/\N{REPLACEMENT CHARACTER}.{ending}"
-    (reject,) = skipped.entries()
-    assert reject == Reject("the whole file", "It was skipped: its path is not UTF-8; rename it.")
-    with pytest.raises(KnowledgeBaseError, match="its path is not UTF-8; rename it"):
-        open_sources(path)
-
-
-def test_all_records_that_a_cut_off_gzip_file_still_holds_are_kept(tmp_path: Path) -> None:
+def test_records_of_a_truncated_gzip_file_are_kept(tmp_path: Path) -> None:
     deletions = "".join(
         f"<DeleteCitation><PMID>{n}</PMID><x>{n**99}</x></DeleteCitation>" for n in range(1, 800)
     )

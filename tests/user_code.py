@@ -1,4 +1,4 @@
-"""What the README tells users to write, type-checked by `make type` as theirs is."""
+"""The code of the README, type-checked by `make type`."""
 
 from collections.abc import Sequence
 from pathlib import Path
