@@ -44,8 +44,9 @@ PUBMED = 39_000_000
 CITATION = (
     "<PubmedArticle><MedlineCitation><PMID Version='1'>{pmid}</PMID><DateRevised><Year>2024</Year>"
     "<Month>05</Month><Day>06</Day></DateRevised><Article><Journal><JournalIssue><PubDate><Year>"
-    "{year}</Year></PubDate></JournalIssue><Title>Generated</Title></Journal><ArticleTitle>Article {pmid}"
-    "</ArticleTitle><Abstract><AbstractText>{text}</AbstractText></Abstract><AuthorList><Author>"
+    "{year}</Year></PubDate></JournalIssue><Title>Generated</Title></Journal><ArticleTitle>"
+    "Article {pmid}</ArticleTitle>"
+    "<Abstract><AbstractText>{text}</AbstractText></Abstract><AuthorList><Author>"
     "<LastName>Author</LastName><Initials>A</Initials></Author></AuthorList>"
     "<Language>eng</Language>"
     "<PublicationTypeList><PublicationType>Journal Article</PublicationType></PublicationTypeList>"
