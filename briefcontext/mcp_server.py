@@ -23,6 +23,7 @@ from typing_extensions import TypedDict
 
 from briefcontext.chains.answer import Answer
 from briefcontext.chains.plain_text import (
+    MAX_NOTES,
     Passage,
     answer_text,
     describe_passage,
@@ -144,7 +145,7 @@ def build_server(settings: Settings) -> MCPServer[Any]:
                 await asyncio.wait({working})
         answer = _well_formed(working.result())
         return CallToolResult(
-            content=[TextContent(type="text", text=answer_text(answer))],
+            content=[TextContent(type="text", text=answer_text(answer, max_notes=MAX_NOTES))],
             structured_content=dict(answer),
         )
 

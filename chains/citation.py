@@ -34,6 +34,9 @@ _BEGUN = re.compile(r"\s*(?:\[[^\[\]\n]*|(?<![^\W_])[2-9][A-Za-z0-9]*)\Z")
 """The beginning of a possible citation in unfinished text."""
 _REPEATED = re.compile(rf"({MARK})(?:[^\S\n]*\1)+")
 _WORDS_WITH_KEYS = "KEY KEYS DOCUMENT DOCUMENTS DOC DOCS SOURCE SOURCES REF REFS SEE AND"
+_PAGE_WORDS = {"P", "PP", "PAGE", "PAGES"}
+_BRACKETS = str.maketrans("【】［］", "[][]")
+"""Brackets of other scripts, in which some models write citations."""
 _WITHIN = "*_~`([{<\\]"
 """Characters that a citation may follow without a space."""
 _NUMBERS = re.compile(r"(?=\D*\d)(?:\d++[a-z]{0,2}+|[\s,;–-])+")
@@ -163,6 +166,7 @@ class CitationNumbers:
     def __init__(self, texts: Sequence[str], documents: Sequence[Document]) -> None:
         self._documents = {document_key(document): document for document in documents}
         articles = {key: article_id(document) for key, document in self._documents.items()}
+        texts = [text.translate(_BRACKETS) for text in texts]
         brackets = (bracket for text in texts for bracket in _BRACKET.finditer(text))
         keys = dict.fromkeys(key for bracket in brackets for key in _keys(bracket["words"]))
         self.unknown = [key for key in keys if key not in self._documents]
@@ -178,6 +182,7 @@ class CitationNumbers:
 
         A document's own references in square brackets would look like citations.
         """
+        text = text.translate(_BRACKETS)
         return _REPEATED.sub(r"\1", _with_numbers(text, self._numbers)).strip()
 
     def citations(self, quotes: Iterable[Quote]) -> list[Citation]:
@@ -207,6 +212,7 @@ def number_tokens(text: str, articles: Mapping[str, object], *, unfinished: bool
     The letters of several passages of a source are known only at the end. An unfinished text loses
     the beginning of a possible citation. `articles` maps each key to its article.
     """
+    text = text.translate(_BRACKETS)
     groups = _cited_groups(text, articles)
     numbers = {key: str(number) for number, keys in enumerate(groups, 1) for key in keys}
     if unfinished and (begun := _BEGUN.search(text)):
@@ -249,10 +255,14 @@ def _letters(place: int) -> str:
 
 
 def _keys(words: str) -> list[str]:
-    """Return the keys between two brackets, or none if there are other words."""
-    written = re.findall(r"\w+", words.upper())
+    """Return the keys between two brackets, or none if there are words other than pages."""
+    # Some models write 【KEY†source】.
+    written = re.findall(r"\w+", words.partition("†")[0].upper())
     keys = [word for word in written if _KEY.fullmatch(word)]
-    return keys if set(written).difference(keys) <= set(_WORDS_WITH_KEYS.split()) else []
+    others = set(written).difference(keys, _WORDS_WITH_KEYS.split())
+    if others & _PAGE_WORDS:
+        others = {word for word in others - _PAGE_WORDS if not word.isdigit()}
+    return [] if others else keys
 
 
 def publication_year(document: Document) -> int | None:

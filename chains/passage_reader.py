@@ -89,7 +89,7 @@ class PassageReader:
         """Return the consecutive sentences of a passage that cover most of the question."""
         text = document.page_content
         start, end = len(text) - len(text.lstrip()), len(text.rstrip())
-        sentences = split_sentences(text)
+        sentences = [each for each in split_sentences(text) if not _is_heading(document, each)]
         if end - start > SHORT and sentences:
             start, end = self._best_run(query, document, sentences)
         id, words = str(document.id), text[start:end]
@@ -134,6 +134,11 @@ def _section_rank(section: str) -> int:
     if label.startswith(_RESULT_LABELS):
         return 0
     return 2 if label.startswith(_BACKGROUND_LABELS + _METHOD_LABELS) else 1
+
+
+def _is_heading(document: Document, sentence: tuple[int, int]) -> bool:
+    start, end = sentence
+    return document.page_content[start:end].strip("# ") == find_place(document, start).section
 
 
 def _line(quote: Quote, document: Document) -> str:

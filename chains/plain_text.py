@@ -10,7 +10,7 @@ from briefcontext.chains.articles import source_id
 from briefcontext.chains.citation import Citation, publication_year, web_link
 from briefcontext.chains.notes import note_lines, with_signs
 from briefcontext.chains.place import chunk_start, find_place
-from briefcontext.chains.references import Reference
+from briefcontext.chains.references import Reference, place_words
 from briefcontext.errors import counted
 from briefcontext.knowledge.demo import LABEL
 from briefcontext.knowledge.study_type import source_notes
@@ -79,19 +79,24 @@ def describe_passage(document: Document) -> Passage:
 
 def passage_text(passage: Passage) -> str:
     """Return a passage as a line on its source, and its text."""
-    facts = [passage["title"] or passage["id"], passage["section"], passage["source_id"]]
+    title = passage["title"] or passage["id"]
+    section = "" if passage["section"] == title else passage["section"]
+    facts = [title, section, passage["source_id"]]
     facts += [*passage["notes"], str(passage["year"] or ""), passage["url"] or ""]
     rank = f"{passage['rank']}. " if passage["rank"] else ""
     return f"{rank}{_joined(facts)}\n{passage['text']}"
 
 
-def answer_text(answer: Answer) -> str:
-    """Return an answer with its notes, dangers first, and a line for each source."""
+def answer_text(answer: Answer, *, max_notes: int | None = None) -> str:
+    """Return an answer with its notes, dangers first, and a line for each source.
+
+    `max_notes` limits each list of notes, except dangers.
+    """
     text, notes = answer["text"], answer["notes"]
     demonstration = [each["message"] for each in notes if each["kind"] == "demonstration"]
     dangers = [f"Danger: {line}" for line in note_lines(notes, text, "danger")]
     checks = [*dangers, *note_lines(notes, text, "caution")]
-    parts = [_listed("Check:", checks, len(dangers) + MAX_NOTES)]
+    parts = [_listed("Check:", checks, None if max_notes is None else len(dangers) + max_notes)]
     if letter := answer["choice"]:
         parts.append(one_line(f"Choice: {letter}. {answer['options'].get(letter, '')}"))
     if answer["abstained"]:
@@ -106,8 +111,9 @@ def answer_text(answer: Answer) -> str:
         parts.append(f"Evidence: {answer['evidence']['summary']}")
     parts.append(_conflict(answer))
     others = [each for each in notes if each["kind"] != "demonstration"]
-    parts.append(_listed("Notes:", note_lines(others, text, "info"), MAX_NOTES))
-    if filters := answer["provenance"]["searched"].get("filters"):
+    parts.append(_listed("Notes:", note_lines(others, text, "info"), max_notes))
+    filters = answer["provenance"]["searched"].get("filters")
+    if filters and not answer["abstained"]:
         parts.append(f"Filters: {filters}")
     return "\n".join([*demonstration, "\n\n".join(filter(None, parts))])
 
@@ -119,6 +125,20 @@ def describe_source(reference: Reference, citations: Sequence[Citation]) -> str:
     published = f"{reference['journal']} {reference['year'] or ''}"
     name = f"PMID {reference['pmid']}" if reference["pmid"] else reference["source_id"]
     return _joined([reference["title"], *notes, published, name, reference["url"] or ""])
+
+
+def quotes_text(answer: Answer) -> str:
+    """Return the quotes of each citation with their places, a line each."""
+    lines = []
+    for citation in answer["citations"]:
+        for quote in citation["quotes"]:
+            match = "" if quote["match"] in ("exact", "title") else quote["match"]
+            place = ", ".join(filter(None, [place_words(quote), match]))
+            words = one_line(f"“{quote['text']}”")
+            lines.append(f"[{citation['key']}] {words}{f' ({place})' if place else ''}")
+        if not citation["quotes"]:
+            lines.append(f"[{citation['key']}] (cited without a quote)")
+    return "\n".join(["Quotes:", *lines]) if lines else ""
 
 
 def usage_line(answer: Answer) -> str:
@@ -141,11 +161,11 @@ def _joined(facts: Sequence[str]) -> str:
     return " · ".join(one_line(fact) for fact in facts if fact.strip())
 
 
-def _listed(heading: str, lines: Sequence[str], limit: int) -> str:
+def _listed(heading: str, lines: Sequence[str], limit: int | None) -> str:
     if not lines:
         return ""
     shown = [f"- {one_line(line)}" for line in lines[:limit]]
-    if len(lines) > limit:
+    if limit is not None and len(lines) > limit:
         shown.append(f"- more notes: {len(lines) - limit}")
     return "\n".join([heading, *shown])
 
@@ -159,4 +179,6 @@ def _conflict(answer: Answer) -> str:
         for letter, partitions in conflict["choices"].items()
     ]
     words = f"{', '.join(chosen)}." if chosen else ""
+    if settled := conflict["settled"]:
+        words += f" The answer settles on {settled}."
     return one_line(f"The evidence contradicts itself: {conflict['statement'] or ''} {words}")

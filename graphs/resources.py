@@ -279,5 +279,5 @@ def refuse_ignored(settings: Settings, names: Collection[str], argument: str) ->
     if ignored:
         raise InputError(
             f"A {argument} was passed, which ignores {', '.join(sorted(ignored))}. Leave out the "
-            "one or the other."
+            "one of them."
         )

@@ -38,7 +38,7 @@ def given_ranking(documents: object, settings: Settings) -> list[Document]:
     if settings.filters:
         raise InputError(
             f"Filters ({settings.filters}) are for what is retrieved, and documents were given "
-            "with the question. Leave out the one or the other."
+            "with the question. Leave out one of them."
         )
     most = settings.most_documents
     if not isinstance(documents, list | tuple):

@@ -10,7 +10,7 @@ from langgraph.pregel.protocol import PregelProtocol
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from briefcontext.chains.answer import Answer
-from briefcontext.chains.plain_text import answer_text
+from briefcontext.chains.plain_text import MAX_NOTES, answer_text
 from briefcontext.errors import InputError, ModelCallError, problems
 from briefcontext.graphs.settings import AskedFilters, Settings, current_settings
 
@@ -113,7 +113,7 @@ def _tool_errors() -> Iterator[None]:
 
 def _content(result: Mapping[str, Any]) -> tuple[str, Answer]:
     answer: Answer = result["answer"]
-    return answer_text(answer), answer
+    return answer_text(answer, max_notes=MAX_NOTES), answer
 
 
 def problems_of(error: ValidationError | Any) -> str:

@@ -102,7 +102,7 @@ def test_identical_records_are_unchanged_and_not_encoded_again(tmp_path: Path) -
     ("options", "message"),
     [
         ({"encoder": HashingEncoder(name="other")}, "'hashing'"),
-        ({"chunk_tokens": 64}, "chunk_tokens"),
+        ({"chunk_tokens": 64}, "chunk tokens"),
     ],
 )
 def test_a_base_is_not_updated_with_other_options(

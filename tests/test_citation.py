@@ -45,6 +45,8 @@ def test_keys_become_numbers_in_order_of_appearance() -> None:
             "It helps [Source: KEY, randomized trial, 2011].",
             "It helps (Source: [1], randomized trial, 2011).",
         ),
+        ("It helps [Doc KEY]【KEY†source】.", "It helps [1]."),
+        ("It helps ［KEY］, and so on [KEY, p. 3].", "It helps [1], and so on [1]."),
     ],
 )
 def test_a_documents_key_cites_it_however_it_is_set(written: str, shown: str) -> None:

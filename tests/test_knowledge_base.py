@@ -155,7 +155,7 @@ def test_passages_that_cannot_be_read_are_one_clear_error(copied: Path, damage: 
 @pytest.mark.parametrize(
     ("encoder", "message"),
     [
-        (HashingEncoder(name="bge"), "name 'hashing', not 'bge'"),
+        (HashingEncoder(name="bge"), "encoder 'hashing', not 'bge'"),
         (HashingEncoder(dimension=8), "dimension 16"),
     ],
 )

@@ -67,11 +67,10 @@ def ask(
         raise InputError("--at-once is for the questions of a file. Name one with --questions.")
     if questions is None:
         question, choices = _question_and_options(words or [], options or [])
-    elif words or options or earlier or references:
+    elif words or options or earlier or references or quotes:
         raise InputError(
             "--questions names a file of questions and prints JSON: leave out QUESTION, --options, "
-            "--earlier and "
-            "--references."
+            "--earlier, --references and --quotes."
         )
     if references and as_json:
         raise InputError("--references and --json are both given: name one of them.")

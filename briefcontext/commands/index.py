@@ -164,8 +164,8 @@ def index(
     rejects = _first_rejects(report, skipped, place) if report.rejects_file else []
     _print_report(report, rejects, skipped, synced, len(gone))
     if gone and not sync:
-        left = f"{counted(len(gone), 'record')} of files that are gone, or no longer hold them"
-        typer.echo(f"{left}, remain in the base: --sync removes them.")
+        left = counted(len(gone), "record")
+        typer.echo(f"In the base, but in no file any more: {left}. --sync removes them.")
     nothing = report.counts.read == report.counts.rejected and not any(
         source.skipped for source in report.sources
     )
@@ -208,14 +208,11 @@ def _print_report(
     say_line(f"{counted(counts.read, 'record')} read = {' + '.join(parts)}")
     if counts.updated:
         say_line(
-            "Updated are records that replaced others with the same id, whichever file those were "
-            "of: where they are "
-            "other documents, --field id=COLUMN names other ids."
+            "Updated records replaced earlier records with the same id. If these are different "
+            "documents, choose another id with --field id=COLUMN."
         )
     if counts.unchanged:
-        say_line(
-            "Unchanged are records held already, older ones, and deletions of records not held."
-        )
+        say_line("Unchanged records are in the base already, are older, or delete nothing.")
     if synced is not None:
         say_line(
             f"Removed {counted(gone - synced.counts.indexed, 'record')} of files that are gone."

@@ -17,10 +17,10 @@ from briefcontext.chains.plain_text import (
     describe_passage,
     one_line,
     passage_text,
+    quotes_text,
     usage_line,
 )
 from briefcontext.chains.reader import Extraction
-from briefcontext.chains.references import place_words
 from briefcontext.commands.terminal import printable, printable_line
 from briefcontext.errors import counted
 from briefcontext.knowledge.encoders.encoder import title_of
@@ -46,7 +46,7 @@ def print_answer(state: Mapping[str, Any], *, verbose: bool = False, quotes: boo
         titles = dict.fromkeys(filter(None, map(title_of, documents)))
         parts += [f"The nearest titles: {'; '.join(list(titles)[:_NEAREST])}."] if titles else []
     if quotes or verbose:
-        parts += _quotes(answer)
+        parts.append(quotes_text(answer))
     if verbose:
         parts += [_route(answer, documents), *_partitions(answer["extractions"])]
         parts += ["Documents:", *_passages(documents), *_single_call(answer)]
@@ -61,7 +61,7 @@ def print_passages(documents: Sequence[Document]) -> None:
 
 
 def _print(parts: Sequence[str]) -> None:
-    text = printable("\n\n".join(parts))
+    text = printable("\n\n".join(filter(None, parts)))
     if sys.stdout.isatty() or "COLUMNS" in os.environ:
         width = shutil.get_terminal_size().columns
         text = "\n".join(_wrapped(line, width) for line in text.split("\n"))
@@ -78,20 +78,6 @@ def _wrapped(line: str, width: int) -> str:
         break_long_words=False,
         break_on_hyphens=False,
     )
-
-
-def _quotes(answer: Answer) -> Iterator[str]:
-    lines = []
-    for citation in answer["citations"]:
-        for quote in citation["quotes"]:
-            match = "" if quote["match"] in ("exact", "title") else quote["match"]
-            place = ", ".join(filter(None, [place_words(quote), match]))
-            words = one_line(f"“{quote['text']}”")
-            lines.append(f"[{citation['key']}] {words}{f' ({place})' if place else ''}")
-        if not citation["quotes"]:
-            lines.append(f"[{citation['key']}] (cited without a quote)")
-    if lines:
-        yield "\n".join(["Quotes:", *lines])
 
 
 def _route(answer: Answer, documents: Sequence[Document]) -> str:

@@ -12,7 +12,7 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from briefcontext.chains.answer import Answer
-from briefcontext.chains.plain_text import answer_text, describe_passage
+from briefcontext.chains.plain_text import answer_text, describe_passage, quotes_text
 from briefcontext.chains.references import REFERENCE_FORMATS, write_references
 from briefcontext.errors import BriefContextError
 from briefcontext.graphs.events import AnswerTokens
@@ -70,11 +70,13 @@ async def run(
             formats = {
                 name: write_references(answer["references"], name) for name in REFERENCE_FORMATS
             }
+            cited = f"References:\n{formats['nlm']}".strip() if formats["nlm"] else ""
+            copied = [answer_text(answer), quotes_text(answer), cited]
             yield {
                 "event": "answer",
                 "answer": answer,
                 "formats": formats,
-                "text": answer_text(answer),
+                "text": "\n\n".join(filter(None, copied)),
             }
     except BriefContextError as error:
         yield {"event": "error", "kind": type(error).__name__, "message": str(error)}

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 FORMAT_VERSION: Literal[4] = 4
 MANIFEST_FILE, DRAFT_FILE = "manifest.json", "build.json"
 """The state that readers see, and the one that an unfinished build has reached."""
+_LABELS = {"name": "the encoder", "revision": "its revision", "chunk_tokens": "chunk tokens"}
 PASSAGES, RECORDS, TERMS = "passages", "records", "terms"
 """The tables: passages; source ids with their revisions; the number of passages of each term."""
 
@@ -138,6 +139,6 @@ class Manifest(BaseModel):
         for name, value in other.items():
             if own[name] != value:
                 raise KnowledgeBaseError(
-                    f"{self.place} was built with the encoder {own['name']!r} and {name} "
-                    f"{own[name]!r}, not {value!r}: use the same, or name another folder."
+                    f"{self.place} was built with {_LABELS.get(name, name)} {own[name]!r}, not "
+                    f"{value!r}. Use the same, or name another folder."
                 )
